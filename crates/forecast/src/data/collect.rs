@@ -83,6 +83,17 @@ impl Collector {
         self.last
     }
 
+    /// Returns whether texts are ascending times of one kind, at least two.
+    pub fn are_times(&self, texts: &[String]) -> bool {
+        let read = |text: &String| match &self.declared {
+            Some(Ok(format)) => format.parse(text).map(|tick| (tick, format.kind(), None)),
+            Some(Err(_)) => None,
+            None => time::parse_zoned(text),
+        };
+        let Some(times) = texts.iter().map(read).collect::<Option<Vec<_>>>() else { return false };
+        times.len() > 1 && times.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 == pair[1].1)
+    }
+
     /// Parses a time, which must be of the same kind as those before.
     pub fn time(&mut self, text: &str) -> Result<i64, DataProblem> {
         if let Some(declared) = &self.declared {

@@ -25,9 +25,21 @@ pub(super) fn open_plain<'a>(mut input: impl BufRead + 'a) -> Result<Box<dyn Buf
     let unreadable = |error: std::io::Error| (None, DataProblem::Unreadable(error.to_string()));
     if input.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]) {
         let plain = std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input));
-        return without_utf16(plain).map_err(unreadable);
+        return without_utf16(plain).and_then(without_separator).map_err(unreadable);
     }
-    without_utf16(input).map_err(unreadable)
+    without_utf16(input).and_then(without_separator).map_err(unreadable)
+}
+
+/// Skips a declaration such as `sep=;`, which spreadsheets read and write as the first line. Its line stays, empty.
+fn without_separator(mut input: Box<dyn BufRead + '_>) -> std::io::Result<Box<dyn BufRead + '_>> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let start = input.fill_buf()?;
+    let mark = if start.starts_with(MARK) { MARK.len() } else { 0 };
+    let line = start[mark..].split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    if line.len() == 5 && line[..4].eq_ignore_ascii_case(b"sep=") {
+        input.consume(mark + 5);
+    }
+    Ok(input)
 }
 
 fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located> {
@@ -66,17 +78,19 @@ pub(super) fn read_records(
             if let Some(name) = [&schema.past, &schema.future, &schema.fixed].into_iter().flatten().next() {
                 return Err(at_header(missing_column(name, header)));
             }
+            let times = times_of_columns(header, &mut collector);
             for_each_record(next, header.len(), |line, record| {
-                read_series(line, record, schema.decimal, &mut collector)
+                read_series(line, record, schema.decimal, &times, &mut collector)
             })?;
         }
     }
     collector.finish(schema)
 }
 
-/// Returns the most frequent delimiter of the first line; a comma in case of a tie.
+/// Returns the most frequent delimiter of the first line that is not empty; a comma in case of a tie.
 pub(super) fn delimiter(start: &[u8]) -> u8 {
-    let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
+    let mut lines = start.split(|b| *b == b'\n');
+    let line = lines.find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
     let count = |delimiter: u8| line.split(|b| *b == delimiter).count();
     [b';', b'\t', b'|']
         .into_iter()
@@ -362,22 +376,35 @@ impl<'a> Wide<'a> {
     }
 }
 
+/// Returns the times of the values of a file with one series per row: the names of their columns if these are ascending times,
+/// otherwise 1, 2, 3, ...
+fn times_of_columns(header: &[String], collector: &mut Collector) -> Vec<i64> {
+    let names = header.get(1..).unwrap_or_default();
+    if collector.are_times(names)
+        && let Ok(ticks) = names.iter().map(|name| collector.time(name)).collect::<Result<Vec<i64>, _>>()
+    {
+        return ticks;
+    }
+    collector.kind_of(TimeKind::Integer);
+    (1..=names.len() as i64).collect()
+}
+
 /// Reads one series per row: its id, then its values. Empty fields at the end are ignored.
 fn read_series(
     line: u64,
     record: &ByteRecord,
     decimal: Option<Decimal>,
+    times: &[i64],
     collector: &mut Collector,
 ) -> Result<(), DataProblem> {
     let id = record.get(0).unwrap_or_default().trim_ascii();
     let series = collector.series(id);
-    collector.kind_of(TimeKind::Integer);
     let values = || record.iter().skip(1).map(<[u8]>::trim_ascii);
     let length =
         values().collect::<Vec<_>>().iter().rposition(|field| !field.is_empty()).map_or(0, |last| last + 1);
-    for (position, field) in values().take(length).enumerate() {
+    for ((position, field), &tick) in values().take(length).enumerate().zip(times) {
         let value = number(field, decimal, || format!("value {}", position + 1))?;
-        let row = Observation { line, tick: position as i64 + 1, value, past: &[], future: &[], fixed: &[] };
+        let row = Observation { line, tick, value, past: &[], future: &[], fixed: &[] };
         collector.push(series, row)?;
     }
     Ok(())

@@ -46,7 +46,10 @@ pub enum DataProblem {
         name: String,
     },
     /// A row has too few or too many fields.
-    #[error("the row has {found} fields, but the header has {expected}")]
+    #[error(
+        "the row has {found} fields, but the header has {expected}; quote fields that contain the delimiter, and remove lines \
+         above the names of the columns"
+    )]
     Fields {
         /// Fields of the row.
         found: usize,

@@ -29,6 +29,9 @@ pub struct Frequency {
     pub step: TimeStep,
 }
 
+/// The Monday from which weeks are counted: 5 January 1970.
+const MONDAY: i64 = 4 * DAY;
+
 /// Maximum number of differences used for detection.
 const MAX_DIFFERENCES: usize = 4096;
 
@@ -133,9 +136,8 @@ impl Frequency {
     pub fn round(&self, tick: i64) -> i64 {
         match self.step {
             TimeStep::Ticks(step) if step < DAY => tick.saturating_add(step / 2).div_euclid(step) * step,
-            // Weeks begin on Monday.
-            TimeStep::Ticks(step) if step == 7 * DAY => {
-                tick.div_euclid(DAY) * DAY - time::weekday(tick) * DAY
+            TimeStep::Ticks(step) if step % (7 * DAY) == 0 => {
+                tick.saturating_sub(MONDAY).div_euclid(step) * step + MONDAY
             }
             TimeStep::Ticks(step) => tick.div_euclid(step) * step,
             TimeStep::Weekdays => tick.div_euclid(DAY) * DAY,
@@ -250,6 +252,8 @@ mod tests {
             ("Q", "2015-06-30", "2015-04-01"),
             ("W", "2024-01-07", "2024-01-01"),
             ("W", "2024-01-08", "2024-01-08"),
+            ("2W", "1970-01-18", "1970-01-05"),
+            ("2W", "1970-01-04", "1969-12-22"),
             ("D", "2024-01-07 23:59:00", "2024-01-07"),
             ("h", "2024-01-07 23:59:30", "2024-01-08"),
             ("15min", "1969-12-31 23:50:00", "1969-12-31 23:45:00"),

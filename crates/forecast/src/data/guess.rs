@@ -121,6 +121,12 @@ impl Sample {
             );
             return Err(DataProblem::Unreadable(message));
         }
+        if let Some(title) = self.title() {
+            let message = format!(
+                "the first row has only {title:?}, no names of columns; remove the rows above the names of the columns"
+            );
+            return Err(DataProblem::Unreadable(message));
+        }
         if let Some(guess) = self.one_series_per_row(hints, &mut notes) {
             return Ok(guess);
         }
@@ -172,6 +178,15 @@ impl Sample {
             && self.rows.iter().take(10).all(like_row)
     }
 
+    /// Returns the only text of the first row, which is in its first field, above rows with more.
+    fn title(&self) -> Option<&str> {
+        let fuller = |row: &&Vec<String>| row.iter().filter(|text| !text.is_empty()).count() > 1;
+        let [first, others @ ..] = self.header.as_slice() else { return None };
+        let only = !others.is_empty() && others.iter().all(String::is_empty);
+        let filled = self.rows.iter().filter(fuller).count() * 2 > self.rows.len();
+        (only && filled && !first.is_empty()).then_some(first)
+    }
+
     /// Recognises a file as M4 has them: an id, then the values of a series.
     fn one_series_per_row(&self, hints: &Hints, notes: &mut Vec<String>) -> Option<Guess> {
         let declared = hints.layout == Some(Layout::Rows);
@@ -189,9 +204,19 @@ impl Sample {
             return None;
         }
         notes.push(format!("layout: one series per row, with its id in {:?}", self.header[0]));
-        let missing = hints.missing.unwrap_or(Missing::Interpolate);
-        let schema =
-            Schema { layout: Layout::Rows, missing, frequency: hints.frequency.clone(), ..Schema::default() };
+        let date_format = hints.date_format.clone().or_else(|| self.format_of_header());
+        if let [_, first, .., last] = self.header.as_slice()
+            && (date_format.is_some() || time::parse(first).is_some())
+        {
+            notes.push(format!("times: the names of the columns, from {first} to {last}"));
+        }
+        let schema = Schema {
+            layout: Layout::Rows,
+            missing: hints.missing.unwrap_or(Missing::Interpolate),
+            frequency: hints.frequency.clone(),
+            date_format,
+            ..Schema::default()
+        };
         Some(Guess { schema, notes: std::mem::take(notes) })
     }
 
@@ -241,9 +266,13 @@ impl Sample {
         let declared: Vec<usize> =
             hints.target.iter().map(|name| self.find(name)).collect::<Result<_, _>>()?;
         let ids = self.ids(hints, columns, time, decimal, &declared)?;
-        let numeric: Vec<usize> = all()
+        let mut numeric: Vec<usize> = all()
             .filter(|c| columns[*c].is_numeric(decimal) && !ids.contains(c) && !self.header[*c].is_empty())
             .collect();
+        // The numbers of the rows are not values, unless there are no others.
+        if numeric.iter().any(|c| declared.contains(c) || !self.has_row_numbers(*c, !ids.is_empty())) {
+            numeric.retain(|c| declared.contains(c) || !self.has_row_numbers(*c, !ids.is_empty()));
+        }
         let several = all().filter(|c| columns[*c].known > 0).count() > 1;
         if numeric.is_empty() {
             let texts = all().find(|c| columns[*c].known > 0 && !ids.contains(c));
@@ -401,11 +430,17 @@ impl Sample {
             [one] => (vec![*one], Layout::Long),
             several if !repeated => (several.to_vec(), Layout::Wide),
             [first, ..] => {
+                let similar = |column: &&usize| {
+                    let name = self.header[**column].to_lowercase();
+                    name.split(|c: char| !c.is_alphanumeric())
+                        .any(|word| word == "sold" || TARGETS.contains(&word))
+                };
+                let target = values.iter().find(similar).unwrap_or(first);
                 notes.push(format!(
                     "several columns have numbers; --target chooses another than {:?}",
-                    self.header[*first]
+                    self.header[*target]
                 ));
-                (vec![*first], Layout::Long)
+                (vec![*target], Layout::Long)
             }
         }
     }

@@ -121,4 +121,18 @@ impl Sample {
     pub(super) fn is_named(&self, column: usize, names: &[&str]) -> bool {
         names.contains(&self.header[column].to_lowercase().as_str())
     }
+
+    /// Returns whether a column counts the rows. Of a table with several series (`repeated`), a column that grows by one from row to
+    /// row does; of a single series only if its name says so, since a value may grow too.
+    pub(super) fn has_row_numbers(&self, column: usize, repeated: bool) -> bool {
+        let name = self.header[column].to_lowercase();
+        let named = super::times::NUMBERS.contains(&name.as_str())
+            || ["index", "id"].contains(&name.as_str())
+            || name.ends_with("_id");
+        let numbers = self.rows.iter().take(FIRST_ROWS).map(|row| row[column].parse::<i64>().ok());
+        let Some(numbers) = numbers.collect::<Option<Vec<i64>>>() else { return false };
+        (repeated || named)
+            && numbers.len() > 2
+            && numbers.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]))
+    }
 }

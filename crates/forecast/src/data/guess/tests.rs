@@ -193,6 +193,20 @@ fn times_that_are_nearly_regular_are_rounded() {
 }
 
 #[test]
+fn all_series_decide_whether_times_are_rounded() {
+    let text = |late: [i32; 3]| -> String {
+        let of = |(sensor, late): (usize, i32)| {
+            (0..24)
+                .map(move |i| format!("2024-01-01 {i:02}:00:{:02},{sensor},{i}\n", late * (i + 1) * 7 % 50))
+        };
+        std::iter::once("ts,sensor,v\n".into()).chain(late.into_iter().enumerate().flat_map(of)).collect()
+    };
+    let round = |late| guess(&text(late)).unwrap().schema.round;
+    assert_eq!([round([0, 1, 1]), round([1, 1, 1])], [Some("h".into()), Some("h".into())]);
+    assert_eq!([round([1, 0, 0]), round([0, 0, 0])], [None, None]);
+}
+
+#[test]
 fn times_in_several_columns_are_joined() {
     let days = |i: usize| format!("2023,{},{},{i}\n", i / 28 + 1, i % 28 + 1);
     let text: String = std::iter::once("year,month,day,sold\n".into()).chain((0..28).map(days)).collect();
@@ -203,6 +217,10 @@ fn times_in_several_columns_are_joined() {
     let table = read(&text);
     assert_eq!((table.frequency.to_string().as_str(), table.series.len()), ("h", 1));
     assert_eq!(table.series[0].values[59], 59.0);
+    let hours = |i: usize| format!("202401{:02},{},{i}\n", i / 24 + 1, i % 24);
+    let text: String = std::iter::once("date,hour,load\n".into()).chain((0..60).map(hours)).collect();
+    let table = read(&text);
+    assert_eq!((table.frequency.to_string().as_str(), table.series[0].values.len()), ("h", 60));
     // The hour of the largest sale is not a time.
     let text = format!("date,hour,sold\n{}", self::days(9, |i| format!("{},{i}", i * 5 % 24)));
     assert_eq!(guess(&text).unwrap().schema.time_parts, [""; 0]);
@@ -264,4 +282,52 @@ proptest! {
             let _ = read_csv(text.as_bytes(), "t", &guess.schema);
         }
     }
+}
+
+#[test]
+fn exports_of_spreadsheets_are_read_or_refused_with_a_remedy() {
+    for mark in ["", "\u{feff}"] {
+        let text = format!("{mark}sep=;\r\ndate;sales\r\n{}", days(9, |i| i.to_string()).replace(',', ";"));
+        assert_eq!(read(&text).series[0].values.len(), 9);
+        let wrong = guess(&format!("{mark}sep=;\ndate;sales\n2024-01-01;1;2\n")).unwrap_err().to_string();
+        assert!(wrong.starts_with("t.csv:3: the row has 3 fields"), "{wrong}");
+    }
+    let titled = format!("Sales report,,\n,,\ndate,region,sales\n{}", days(9, |i| format!("N,{i}")));
+    assert!(refused(&titled).contains("only \"Sales report\", no names of columns; remove the rows above"));
+    let mixed = format!("date,sales\n{}13/01/2024,4\n14/01/2024,5\n", days(9, |i| i.to_string()));
+    let message = refused(&mixed);
+    assert!(message.contains("several forms, such as \"2024-01-01\" and \"13/01/2024\""), "{message}");
+}
+
+#[test]
+fn the_numbers_of_the_rows_are_not_values() {
+    let stores = ["a", "b"];
+    let row =
+        |i: usize| format!("{i},2024-01-{:02},{},{},{}\n", i / 2 + 1, stores[i % 2], i * 5 % 7, i * 3 % 4);
+    let text: String =
+        std::iter::once("row_id,date,store,visits,num_sold\n".into()).chain((0..40).map(row)).collect();
+    let schema = guess(&text).unwrap().schema;
+    assert_eq!(schema.target, Target::One("num_sold".into()));
+    // A value may grow by one a day.
+    let members = read(&format!("date,members\n{}", days(9, |i| (i + 100).to_string())));
+    assert_eq!(members.series[0].values[8], 108.0);
+}
+
+#[test]
+fn series_in_rows_take_their_times_from_the_names_of_the_columns() {
+    let values = |i: usize| (0..12).map(|k| (k * i).to_string()).collect::<Vec<_>>().join(",");
+    let of = |names: &[&str]| {
+        read(&format!("store,{}\nnorth,{}\nsouth,{}\n", names.join(","), values(1), values(2)))
+    };
+    let months: Vec<String> = (1..=12).map(|month| format!("2023-{month:02}")).collect();
+    let table = of(&months.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!((table.frequency.to_string().as_str(), table.series.len()), ("M", 2));
+    assert_eq!(table.time(&table.series[1], 12), "2024-01");
+    let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let short: Vec<String> = names.iter().map(|name| format!("{name}-23")).collect();
+    let table = of(&short.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(table.time(&table.series[0], 12), "Jan-24");
+    let numbered: Vec<String> = (1..=12).map(|i| format!("V{i}")).collect();
+    let table = of(&numbered.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(table.time(&table.series[0], 12), "13");
 }

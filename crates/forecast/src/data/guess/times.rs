@@ -1,6 +1,6 @@
 //! Guesses of the columns of the times: which they are, how their dates are written, and whether they have to be rounded.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::BufRead;
 
 use super::sample::{Column, Sample};
@@ -35,7 +35,7 @@ const TIMES: &[&str] = &[
 ];
 
 /// Names of columns of row numbers: times only if there are no others.
-const NUMBERS: &[&str] = &["", "unnamed: 0", "row", "row_number", "no", "nr", "n", "obs"];
+pub(super) const NUMBERS: &[&str] = &["", "unnamed: 0", "row", "row_number", "no", "nr", "n", "obs"];
 
 /// Formats of dates that are tried if times are not recognised without one.
 const DATES: &[&str] = &[
@@ -140,6 +140,12 @@ impl Time {
     }
 }
 
+/// Returns the formats of dates that are tried.
+fn formats() -> Vec<DateFormat> {
+    let texts = DATES.iter().flat_map(|date| CLOCKS.iter().map(move |clock| format!("{date}{clock}")));
+    texts.filter_map(|text| DateFormat::new(&text)).collect()
+}
+
 impl Sample {
     pub(super) fn time(
         &self,
@@ -204,6 +210,9 @@ impl Sample {
     /// Says that there is no column of times, and what is nearly one.
     fn no_times(&self, columns: &[Column]) -> String {
         let number = |text: &str| text.parse::<f64>().is_ok();
+        if let Some(message) = self.several_forms() {
+            return message;
+        }
         let is_date = |text: &str| time::parse(text).is_some_and(|(_, kind)| kind != TimeKind::Integer);
         if self.header.iter().all(|text| number(text) || is_date(text)) && columns.len() < 3 {
             return "the first row has no names of columns; add a row such as date,sales at the top".into();
@@ -227,6 +236,43 @@ impl Sample {
              rows in a column named \"time\"",
             self.header.join(", ")
         )
+    }
+
+    /// Says that the dates of a column are written in several ways.
+    fn several_forms(&self) -> Option<String> {
+        let plain = |text: &str| time::parse(text).is_some_and(|(_, kind)| kind > TimeKind::Month);
+        let formats = formats();
+        let other = |text: &str| formats.iter().any(|format| format.parse(text).is_some());
+        (0..self.header.len()).find_map(|column| {
+            let texts: Vec<&str> = self.texts(column).collect();
+            let first = texts.first().filter(|text| plain(text) || other(text))?;
+            if !texts.iter().all(|text| plain(text) || other(text)) {
+                return None;
+            }
+            // A text that no format of the first one reads.
+            let alike = |text: &str| {
+                plain(first) && plain(text)
+                    || formats.iter().any(|format| format.parse(first).is_some() && format.parse(text).is_some())
+            };
+            let unlike = texts.iter().find(|text| !alike(text))?;
+            Some(format!(
+                "{:?} has dates in several forms, such as {first:?} and {unlike:?}; write all of them in one form",
+                self.header[column]
+            ))
+        })
+    }
+
+    /// Returns the format of the names of the columns after the first if they are ascending dates that need one.
+    pub(super) fn format_of_header(&self) -> Option<String> {
+        let names = self.header.get(1..)?;
+        if names.len() < 2 || names.iter().all(|name| time::parse(name).is_some()) {
+            return None;
+        }
+        let ascending = |format: &DateFormat| {
+            let ticks: Option<Vec<i64>> = names.iter().map(|name| format.parse(name)).collect();
+            ticks.is_some_and(|ticks| ticks.windows(2).all(|pair| pair[0] < pair[1]))
+        };
+        formats().into_iter().find(ascending).map(|format| format.to_string())
     }
 
     /// Returns how the times of a column are read; `None` if they are not times.
@@ -254,9 +300,8 @@ impl Sample {
             }
             return Ok((!integers || named || dates()).then_some(Time::new(column, None)));
         }
-        let formats = DATES.iter().flat_map(|date| CLOCKS.iter().map(move |clock| format!("{date}{clock}")));
-        let fitting: Vec<(DateFormat, f64)> = formats
-            .filter_map(|text| DateFormat::new(&text))
+        let fitting: Vec<(DateFormat, f64)> = formats()
+            .into_iter()
             .filter(|format| self.texts(column).all(|text| format.parse(text).is_some()))
             .map(|format| (format, self.regularity(column, &format)))
             .collect();
@@ -346,13 +391,18 @@ impl Sample {
     /// Finds the column of the time of day of dates without one, and the format of both.
     fn clock(&self, time: &Time, known: &[usize]) -> Option<(usize, Option<DateFormat>)> {
         let first = self.rows.first()?;
-        if time.tick(first)?.1 != TimeKind::Date {
+        // Such as 20230131.
+        let numbers = time.format.is_none()
+            && self
+                .texts(time.column)
+                .all(|text| text.parse().is_ok_and(|n| time::date_of_number(n).is_some()));
+        if !numbers && time.tick(first)?.1 != TimeKind::Date {
             return None;
         }
         let named = ["time", "hour", "hr", "clock", "time_of_day", "uhrzeit", "hora"];
         let candidates = known.iter().copied().filter(|c| *c != time.column && self.is_named(*c, &named));
         let dates = time.format.map_or_else(
-            || vec!["%Y-%m-%d".to_string(), "%Y/%m/%d".to_string()],
+            || vec!["%Y-%m-%d".to_string(), "%Y/%m/%d".to_string(), "%Y%m%d".to_string()],
             |format| vec![format.to_string()],
         );
         for column in candidates {
@@ -378,29 +428,40 @@ impl Sample {
         None
     }
 
-    /// Returns the unit that the times of the first series have to be rounded to, so that nearly all are regular: months of
-    /// which the last working day is given, or hours whose measurements come some seconds late. `None` if they are regular.
+    /// Returns the unit that times have to be rounded to, so that nearly all are regular: months of which the last working day is
+    /// given, or hours whose measurements come some seconds late. `None` if they are regular in half of the series.
     pub(super) fn rounding(&self, time: &Time, ids: &[usize]) -> Option<&'static str> {
-        let first = self.rows.first()?;
-        let own = self.rows.iter().filter(|row| ids.iter().all(|id| row[*id] == first[*id]));
-        let ticks: BTreeSet<i64> = own.filter_map(|row| time.tick(row)).map(|(tick, _)| tick).collect();
-        let ticks: Vec<i64> = ticks.into_iter().collect();
-        let kind = time.tick(first)?.1;
-        if ticks.len() < 8 || kind < TimeKind::Date {
+        let kind = time.tick(self.rows.first()?)?.1;
+        if kind < TimeKind::Date {
             return None;
         }
-        let found = Frequency::detect(&ticks, kind)?;
+        let mut by_series: BTreeMap<Vec<&str>, BTreeSet<i64>> = BTreeMap::new();
+        for row in &self.rows {
+            let id = ids.iter().map(|id| row[*id].as_str()).collect();
+            by_series.entry(id).or_default().extend(time.tick(row).map(|(tick, _)| tick));
+        }
+        let long = by_series.values().filter(|ticks| ticks.len() >= 8);
+        let series: Vec<Vec<i64>> = long.map(|ticks| ticks.iter().copied().collect()).collect();
         let on_grid = |frequency: &Frequency, ticks: &[i64]| {
             ticks.iter().filter(|tick| frequency.steps(ticks[0], **tick).is_some()).count()
         };
-        if 2 * on_grid(&found, &ticks) >= ticks.len() {
+        let is_regular = |ticks: &&Vec<i64>| {
+            Frequency::detect(ticks, kind).is_none_or(|found| 2 * on_grid(&found, ticks) >= ticks.len())
+        };
+        if 2 * series.iter().filter(is_regular).count() >= series.len() {
             return None;
         }
         UNITS.iter().copied().find(|unit| {
             let Some(unit) = Frequency::parse(unit, kind) else { return false };
-            let rounded: Vec<i64> = ticks.iter().map(|tick| unit.round(*tick)).collect();
-            rounded.windows(2).all(|pair| pair[0] < pair[1])
-                && Frequency::detect(&rounded, kind).is_some_and(|frequency| frequency.is_regular(&rounded))
+            let rounded =
+                |ticks: &Vec<i64>| -> Vec<i64> { ticks.iter().map(|tick| unit.round(*tick)).collect() };
+            let becomes_regular = |ticks: &&Vec<i64>| {
+                let rounded = rounded(ticks);
+                Frequency::detect(&rounded, kind).is_some_and(|frequency| frequency.is_regular(&rounded))
+            };
+            // Two times of a series must not become one.
+            series.iter().all(|ticks| rounded(ticks).windows(2).all(|pair| pair[0] < pair[1]))
+                && 10 * series.iter().filter(becomes_regular).count() >= 9 * series.len()
         })
     }
 
