@@ -45,6 +45,9 @@ pub struct ForecastFile {
     /// Whether sums of the series are forecast too, so that all add up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hierarchy: bool,
+    /// Code of the country whose holidays are known-future covariates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holidays: Option<String>,
     /// How the table is read.
     #[serde(default)]
     pub columns: Schema,
@@ -93,6 +96,7 @@ impl ForecastFile {
             seasons: vec![],
             models: vec![],
             hierarchy: false,
+            holidays: None,
             columns,
         }
     }

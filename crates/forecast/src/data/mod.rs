@@ -8,6 +8,7 @@
 //! | [`Table::read`] | tables from CSV files, plain or gzip; Parquet with the feature `parquet` |
 //! | `Table::from_record_batches` | tables from Arrow record batches, with the feature `arrow` |
 //! | [`calendar`] | calendar features and Fourier terms as known-future covariates |
+//! | [`holidays`] | public holidays of countries as known-future covariates |
 //! | [`scale`] | scaling of values and covariates, and its inverse |
 //! | [`Split`], [`Windows`] | training, validation and test subsets by time, and their windows |
 //! | [`Batch`], [`Loader`] | batches of windows, shuffled by seed and prefetched by a thread |
@@ -25,6 +26,7 @@ mod error;
 pub mod frequency;
 mod gaps;
 pub mod guess;
+pub mod holidays;
 mod loader;
 mod memory;
 mod number;

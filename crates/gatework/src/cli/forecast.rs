@@ -11,6 +11,7 @@ use clap::Args;
 use gatework_forecast::Table;
 use gatework_forecast::automatic::{Automatic, AutomaticForecast, ForecastFile, Hierarchy, Progress};
 use gatework_forecast::data::guess::{Guess, Hints, guess_csv};
+use gatework_forecast::data::holidays::Country;
 use gatework_forecast::data::{DataError, DataProblem, Decimal, Duplicates, Layout, Missing, Schema};
 use gatework_train::files;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -80,6 +81,9 @@ pub struct Forecast {
     /// Columns that are known in advance; none: --known ""
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     known: Option<Vec<String>>,
+    /// Use the public holidays of a country as columns that are known in advance: DE, US, GB, ...
+    #[arg(long, value_name = "COUNTRY", value_parser = parse_country)]
+    holidays: Option<Country>,
     /// The layout of the table
     #[arg(long, value_parser = super::choice(LAYOUTS))]
     layout: Option<Layout>,
@@ -121,6 +125,12 @@ static DUPLICATES: &Choices<Duplicates> = &[
     ("last", "The last row of the file counts: corrections", Duplicates::Last),
 ];
 
+fn parse_country(code: &str) -> Result<Country, String> {
+    Country::of_code(code).ok_or_else(|| {
+        format!("no holidays are known of {code:?}; known are {}", Country::codes().join(", "))
+    })
+}
+
 /// Time between lines of progress when stderr is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -144,6 +154,12 @@ impl Forecast {
             file.columns.missing = Missing::Zero;
         }
         print_table(&table, &file);
+        if let Some(code) = &file.holidays {
+            let country = parse_country(code).map_err(Usage)?;
+            country
+                .add(&mut table, file.horizon)
+                .map_err(|problem| Usage(format!("--holidays {code}: {problem}")))?;
+        }
         let hierarchy = file.hierarchy.then(|| {
             // Only ids of several columns have parts: a slash in the name of a column is part of it.
             let parted = !file.columns.id_parts.is_empty();
@@ -222,6 +238,9 @@ impl Forecast {
             }
         }
         file.hierarchy |= self.hierarchy;
+        if let Some(country) = &self.holidays {
+            file.holidays = Some(country.code().to_string());
+        }
         if !self.models.is_empty() {
             file.models.clone_from(&self.models);
         }

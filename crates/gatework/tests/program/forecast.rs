@@ -113,6 +113,22 @@ fn forecasts_of_a_hierarchy_add_up_and_the_settings_repeat_it() {
 }
 
 #[test]
+fn public_holidays_are_known_in_advance_and_part_of_the_settings() {
+    let place = Place::new("gatework");
+    let mut text = String::from("date,sold\n");
+    for month in 1..=6 {
+        for day in 1..=28 {
+            writeln!(text, "2024-{month:02}-{day:02},{}", 20 + day % 7 + month).unwrap();
+        }
+    }
+    place.write("sales.csv", &text);
+    place.run("forecast sales.csv --horizon 7 --holidays us --models regression -o out.csv");
+    assert!(place.text("out.toml").contains("holidays = \"US\""));
+    place.run("forecast out.toml -o again.csv");
+    assert_eq!(place.text("again.csv"), place.text("out.csv"));
+}
+
+#[test]
 fn days_without_rows_of_counts_are_days_without_sales() {
     let place = Place::new("gatework");
     let mut text = String::from("date,item,sold\n");
