@@ -169,6 +169,34 @@ pub enum Recipe {
 /// Initial pass-through logits of the first and the last layer with the recipe `gradient`.
 const SOFT_START: [f32; 2] = [3.0, 10.0];
 
+/// Warm restarts of gradient descent within a seed: shrink and perturb (Ash and Adams 2020). The network and what it has learned
+/// are kept, but its gates become soft enough to change again.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmRestarts {
+    /// Updates from one restart to the next.
+    pub every: u64,
+    /// Fraction of the difference from the initial parameters that is kept.
+    #[serde(default = "default_keep")]
+    pub keep: f32,
+    /// Standard deviation of the noise that is added to each parameter.
+    #[serde(default = "default_noise")]
+    pub noise: f32,
+}
+
+/// The warm restarts of the recipe `gradient`.
+const WARM_RESTARTS: WarmRestarts = WarmRestarts { every: 400, keep: DEFAULT_KEEP, noise: DEFAULT_NOISE };
+const DEFAULT_KEEP: f32 = 0.2;
+const DEFAULT_NOISE: f32 = 0.3;
+
+fn default_keep() -> f32 {
+    DEFAULT_KEEP
+}
+
+fn default_noise() -> f32 {
+    DEFAULT_NOISE
+}
+
 /// Training by gradient descent: the `[training]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -205,6 +233,9 @@ pub struct Training {
     /// Fraction of the grids whose start state is advanced by some steps of the current hard automaton.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub half_grown: f32,
+    /// Warm restarts within a seed; the recipe's, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm_restarts: Option<WarmRestarts>,
     /// The states of a rollout that are kept for the backward pass. If not given, all, or as many as the square root of the steps if
     /// all of them would need more than `state_memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -239,6 +270,7 @@ impl Training {
             steps: None,
             late: 1,
             half_grown: 0.0,
+            warm_restarts: None,
             checkpointing: None,
             state_memory: default_state_memory(),
             stable: None,
@@ -263,6 +295,11 @@ impl Training {
     pub fn stable(&self) -> u64 {
         let of_recipe = if self.recipe == Recipe::Gradient { 1 } else { 60 };
         self.stable.unwrap_or(of_recipe)
+    }
+
+    /// Returns the warm restarts: the given ones, or those of the recipe.
+    pub fn warm_restarts(&self) -> Option<WarmRestarts> {
+        self.warm_restarts.or((self.recipe == Recipe::Gradient).then_some(WARM_RESTARTS))
     }
 
     /// Returns the learning rate with its schedule.
@@ -477,6 +514,12 @@ pub struct AutomatonExperiment {
 pub const MAX_MEMORY: f64 = 16e9;
 
 impl AutomatonExperiment {
+    /// Returns the number of bits that the hard loss of an update compares.
+    pub fn compared_bits(&self) -> usize {
+        let [height, width] = self.experiment.automaton.grid;
+        self.experiment.training.batch * height * width * self.target.channels()
+    }
+
     /// Finds a built-in experiment, reads a file if the name has a dot or a slash in it, or chooses an experiment for a picture
     /// or the name of a rule.
     pub fn find(name: &str) -> Result<AutomatonExperiment, ExperimentError> {

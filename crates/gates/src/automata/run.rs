@@ -288,7 +288,8 @@ pub fn train(
     let options = options(&loaded.experiment, folder, threads);
     let attempts = trainer::run(&options, |seed| AutomatonTask::new(loaded, seed), observer, stop)?;
     if let Some(folder) = folder {
-        folder.write("metrics.csv", metrics(&attempts, &options.settings).as_bytes())?;
+        folder
+            .write("metrics.csv", metrics(&attempts, &options.settings, loaded.compared_bits()).as_bytes())?;
     }
     if !options.is_complete(&attempts) {
         return Err(folder.map_or(RunError::Interrupted, |folder| {
@@ -413,18 +414,25 @@ pub fn memorised(stages: &[Stage]) -> f64 {
     before as f64 / stages[repair].of.max(1) as f64
 }
 
-/// The losses of every update as CSV; search moves are counted on from the updates, and have a hard loss only.
-fn metrics(attempts: &[Attempt], settings: &trainer::Settings) -> String {
-    let mut text = String::from("seed,update,learning_rate,soft_loss,hard_loss\n");
+/// Returns the percentage of the bits that are right.
+pub fn percent(wrong: f64, bits: usize) -> f64 {
+    100.0 * (1.0 - wrong / bits.max(1) as f64)
+}
+
+/// The losses of every update as CSV, and the percentage of right bits; search moves are counted on from the updates, and have a hard
+/// loss only.
+fn metrics(attempts: &[Attempt], settings: &trainer::Settings, bits: usize) -> String {
+    let mut text = String::from("seed,update,learning_rate,soft_loss,hard_loss,accuracy\n");
     for attempt in attempts {
         for (update, metric) in attempt.metrics.iter().enumerate() {
             let rate = settings.rate.at(update as u64, settings.updates);
             // Empty where the hard loss was not computed.
             let hard = metric.hard.map_or_else(String::new, |hard| hard.to_string());
-            let _ = writeln!(text, "{},{update},{rate},{},{hard}", attempt.seed, metric.soft);
+            let accuracy = metric.hard.map_or_else(String::new, |hard| format!("{:.3}", percent(hard, bits)));
+            let _ = writeln!(text, "{},{update},{rate},{},{hard},{accuracy}", attempt.seed, metric.soft);
         }
         for (moves, hard) in &attempt.trace {
-            let _ = writeln!(text, "{},{},,,{hard}", attempt.seed, attempt.update + moves);
+            let _ = writeln!(text, "{},{},,,{hard},", attempt.seed, attempt.update + moves);
         }
     }
     text

@@ -397,14 +397,10 @@ impl Judge<'_> {
     fn proof(&self, simulated: String) -> Result<Finding, TaskError> {
         let settings = &self.loaded.experiment.automaton;
         let finding = |holds, proved, text| Ok(self.finding("stay", holds, proved, text));
-        if matches!(self.loaded.target, Target::Pattern { phase: Phase::Any, .. }) {
-            return finding(true, false, simulated);
-        }
-        let [height, width] = settings.grid;
-        let zeros = Grid::new(1, height, width, self.automaton.channels)?;
+        let Some(target) = self.target_of_proof()? else { return finding(true, false, simulated) };
         let question = Question {
             automaton: self.automaton.clone(),
-            target: self.loaded.target.grids(&zeros, settings.boundary, settings.steps)?,
+            target,
             start: check::Start::Any,
             property: Property::Stays { from: settings.steps },
             order: Order::Synchronous,
@@ -419,6 +415,7 @@ impl Judge<'_> {
                 true,
                 format!("right at every step from {} on, proved from all states", proof.steps),
             ),
+            Ok(Answer::Refuted(_)) if self.is_at_any_phase() => finding(true, false, simulated),
             Ok(Answer::Refuted(found)) => finding(
                 false,
                 true,
@@ -429,6 +426,30 @@ impl Judge<'_> {
             ),
             _ => finding(true, false, format!("{simulated}; not proved within {seconds} s")),
         }
+    }
+
+    /// Whether several states count as right.
+    fn is_at_any_phase(&self) -> bool {
+        matches!(self.loaded.target, Target::Pattern { phase: Phase::Any, .. })
+    }
+
+    /// The state that all runs are to end in: the target. Of a pattern that may begin anywhere, the state in which the run from
+    /// zeros ends, or `None` if that is not right: many such patterns are counted from the edge, and always end there.
+    fn target_of_proof(&self) -> Result<Option<Grid>, TaskError> {
+        let settings = &self.loaded.experiment.automaton;
+        let [height, width] = settings.grid;
+        let mut grid = Grid::new(1, height, width, self.automaton.channels)?;
+        let target = self.loaded.target.grids(&grid, settings.boundary, settings.steps)?;
+        if !self.is_at_any_phase() {
+            return Ok(Some(target));
+        }
+        let mut simulator = self.simulator()?;
+        for _ in 0..settings.steps {
+            simulator.step(&mut grid)?;
+        }
+        let aligned = self.loaded.target.aligned(&grid, settings.boundary, target);
+        let is_right = grid.difference(&aligned, self.loaded.target.channels())? == 0;
+        Ok(is_right.then_some(aligned))
     }
 
     /// The hole of a report if the experiment asks for none, and it is tried quickly.
@@ -780,6 +801,16 @@ mod tests {
         assert!(found[0].text.ends_with("of 63 bits are wrong at step 1"), "{found:?}");
         assert!(!holds(&loaded, &automaton, 1).unwrap());
         assert_eq!(found.len(), 1, "what does not stay is not damaged");
+    }
+
+    #[test]
+    fn a_pattern_that_may_begin_anywhere_is_proved_where_it_ends() {
+        let base = AutomatonExperiment::find("bricks").unwrap().experiment.to_toml();
+        let text = base.replace("phase = \"anchored\"", "phase = \"any\"") + "\n[success]\nstay = true\n";
+        let loaded = AutomatonExperiment::from_source(&Source::new(text, "x.toml", ".")).unwrap();
+        assert!(matches!(loaded.target, Target::Pattern { phase: Phase::Any, .. }));
+        let found = report(&loaded, &made(&loaded), 1).unwrap();
+        assert!(found[0].proved && found[0].text.ends_with("on, proved from all states"), "{found:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gatework_logic::{Automaton, Grid, Simulator};
 
 use super::batch::{Batch, BatchSource};
-use super::experiment::{self, AutomatonExperiment, Experiment};
+use super::experiment::{self, AutomatonExperiment, Experiment, WarmRestarts};
 use super::hard::{Conditions, HardRun};
 use super::model::Model;
 use super::rollout::{GridGroup, Rollout, StateRounding, Times};
@@ -41,6 +41,8 @@ pub struct AutomatonTask {
     /// The parameters that are trained instead of the model's logits, if gates are truth tables.
     tables: Option<Params>,
     rollout: Rollout,
+    /// The initial parameters, if warm restarts return towards them.
+    initial: Vec<f32>,
     /// The logits with noise that the rollout runs, unless the gates are the paper's.
     noisy: Vec<f32>,
     batches: BatchSource,
@@ -59,7 +61,10 @@ impl AutomatonTask {
         let mut rollout = Rollout::new(&model, loaded.target.channels())?;
         rollout.set_checkpointing(loaded.experiment.checkpointing());
         let batches = BatchSource::new(loaded, seed, rollout.stride());
+        let restarts = loaded.experiment.training.warm_restarts().is_some();
+        let initial = &tables.as_ref().unwrap_or(&model.params).values;
         Ok(AutomatonTask {
+            initial: if restarts { initial.clone() } else { Vec::new() },
             loaded: loaded.clone(),
             seed,
             gates,
@@ -84,10 +89,30 @@ impl AutomatonTask {
         self.computed as f64 * self.model.gates_per_cell() as f64
     }
 
+    /// Makes the parameters soft again if a warm restart is due.
+    fn restart(&mut self, update: u64) {
+        let Some(WarmRestarts { every, keep, noise }) = self.loaded.experiment.training.warm_restarts()
+        else {
+            return;
+        };
+        if update == 0 || !update.is_multiple_of(every) {
+            return;
+        }
+        let mut random = Random::new(self.seed, Purpose::Parameters, update);
+        let values = &mut self.tables.as_mut().unwrap_or(&mut self.model.params).values;
+        for (value, &initial) in values.iter_mut().zip(&self.initial) {
+            *value = initial + keep * (*value - initial) + noise * random.normal() as f32;
+        }
+    }
+
     /// Returns the soft loss of a batch and stores its gradient with the parameters.
     fn gradient(&mut self, batch: &Batch, update: u64) -> (f64, Times) {
         let experiment = &self.loaded.experiment;
-        let progress = update as f32 / experiment.updates() as f32;
+        // The fraction of the updates, or of those between two warm restarts.
+        let progress = match experiment.training.warm_restarts() {
+            Some(WarmRestarts { every, .. }) => (update % every) as f32 / every as f32,
+            None => update as f32 / experiment.updates() as f32,
+        };
         let params = &mut self.model.params;
         params.zero_grads();
         if self.gates.is_default() {
@@ -144,6 +169,7 @@ impl Task for AutomatonTask {
     }
 
     fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+        self.restart(update);
         if let Some(tables) = &self.tables {
             self.model.set(&tables.values);
         }
@@ -322,6 +348,8 @@ mod tests {
             ("half_grown = 0.7", "[state]\nround = \"nearest\""),
             ("", "[gates]\nnumbers = \"four\"\nstart = [5.0, 2.0]"),
             ("", "[gates]\ngumbel = 0.5\ngumbel_from = 0.0"),
+            ("warm_restarts = { every = 3 }", ""),
+            ("warm_restarts = { every = 1 }", "[gates]\nnumbers = \"four\""),
         ] {
             for name in ["game-of-life", "checkerboard-async", "colored-g"] {
                 let loaded = small(name, training, tables);

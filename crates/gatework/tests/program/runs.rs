@@ -30,7 +30,7 @@ fn a_run_folder_holds_everything_and_the_summary_says_what_came_out() {
     assert_eq!(on_disk, summary);
     let metrics = place.text("run/metrics.csv");
     assert_eq!(metrics.lines().count(), 61);
-    assert!(metrics.starts_with("seed,update,learning_rate,soft_loss,hard_loss\n3,0,0.05,"));
+    assert!(metrics.starts_with("seed,update,learning_rate,soft_loss,hard_loss,accuracy\n3,0,0.05,"));
     assert!(place.text("run/experiment.toml").contains("seed = 3"));
     assert!(place.read("run/rollout.gif").starts_with(b"GIF89a"));
     assert!(

@@ -3,7 +3,7 @@
 use crate::kernel::LANES;
 use gatework_engine::parallel;
 
-use super::{AutomatonExperiment, Experiment, MAX_MEMORY, Recipe, SearchSettings};
+use super::{AutomatonExperiment, Experiment, MAX_MEMORY, Recipe, SearchSettings, WarmRestarts};
 use crate::automata::cells::{PlanStep, Tile};
 use crate::automata::model::{FirstLayer, MAX_CHANNELS, MAX_GATES, MAX_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
@@ -239,6 +239,19 @@ impl Experiment {
         if !(0.0..=1.0).contains(&t.half_grown) {
             let message = format!("training.half_grown is {}, not from 0 to 1", t.half_grown);
             return problem(&["training", "half_grown"], message);
+        }
+        if let Some(WarmRestarts { every, keep, noise }) = t.warm_restarts {
+            let message = match (every, keep, noise) {
+                (0, ..) => "training.warm_restarts.every is 0".to_string(),
+                (_, keep, _) if !(0.0..=1.0).contains(&keep) => {
+                    format!("training.warm_restarts.keep is {keep}, not from 0 to 1")
+                }
+                (.., noise) if !(0.0..=100.0).contains(&noise) => {
+                    format!("training.warm_restarts.noise is {noise}, not from 0 to 100")
+                }
+                _ => return Ok(()),
+            };
+            return problem(&["training", "warm_restarts"], message);
         }
         Ok(())
     }

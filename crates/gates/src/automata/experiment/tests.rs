@@ -83,6 +83,17 @@ fn mistakes_are_named_with_their_line() {
         ("batch = 2", "batch = 2\nsteps = [3, 2]", "x.toml:30: training.steps is [3, 2], but must be"),
         ("batch = 2", "batch = 2\nlate = 0", "training.late is 0"),
         ("batch = 2", "batch = 2\nhalf_grown = 1.5", "training.half_grown is 1.5"),
+        (
+            "batch = 2",
+            "batch = 2\nwarm_restarts = { every = 0 }",
+            "x.toml:30: training.warm_restarts.every is 0",
+        ),
+        (
+            "batch = 2",
+            "batch = 2\nwarm_restarts = { every = 9, keep = 1.5 }",
+            "warm_restarts.keep is 1.5, not",
+        ),
+        ("batch = 2", "batch = 2\nwarm_restarts = { every = 9, noise = -1.0 }", "warm_restarts.noise is -1"),
         ("[search]", "[gates]\ngumbel = -1.0\n[search]", "x.toml:33: gates.gumbel must be at least 0"),
         ("[search]", "[state]\nflip = 0.1\n[search]", "x.toml:34: state.flip was removed"),
         ("[search]", "[state]\nround = \"up\"\n[search]", "unknown variant `up`"),
