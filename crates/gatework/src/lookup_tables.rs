@@ -18,6 +18,9 @@ pub struct LookupTables {
     pub lut6: usize,
 }
 
+/// The most gates that are mapped, which takes ABC seconds; more than that would delay the answer for minutes.
+const MAX_GATES: usize = 50_000;
+
 /// A folder for the file that ABC reads, removed when it is dropped.
 struct Folder(PathBuf);
 
@@ -70,8 +73,11 @@ fn distinct_outputs(circuit: &Circuit) -> Option<Circuit> {
 }
 
 /// Maps a circuit with `berkeley-abc` (`dch; if -K 4`, `if -K 6`); outputs that are inputs, constants, inverted or repeated cost
-/// nothing. `None` if ABC is not installed or fails.
+/// nothing. `None` if ABC is not installed or fails, or the circuit is too large to be mapped at once.
 pub fn lookup_tables(circuit: &Circuit) -> Option<LookupTables> {
+    if circuit.nodes().len() > MAX_GATES {
+        return None;
+    }
     let folder = Folder::new()?;
     let plain = distinct_outputs(circuit)?;
     if plain.outputs().is_empty() {

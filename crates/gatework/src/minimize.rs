@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use gatework_gates::automata::experiment::Experiment;
 use gatework_gates::automata::states;
 use gatework_logic::minimize::{self, Observer, Options, Start, Statistics};
-use gatework_logic::prove::{self, AutomataError, ProveError, Verdict};
+use gatework_logic::prove::{self, AutomataError, ProveError, StateMap, Verdict};
 use gatework_logic::{Automaton, Circuit, Classifier, Document, Stop, Stopped};
 
 /// The default limit of the time for a proof.
@@ -40,6 +40,16 @@ pub enum MinimizeError {
     /// The flag of [`Control::stop`] was set.
     #[error("interrupted")]
     Interrupted,
+    /// The depth was not reached.
+    #[error("a depth of {asked} was not reached; the smallest that was found is {reached} (gates: {gates})")]
+    Depth {
+        /// The depth that was asked for.
+        asked: usize,
+        /// The smallest depth that was found.
+        reached: usize,
+        /// The gates at this depth.
+        gates: usize,
+    },
     /// The minimised circuit differs: a bug of the minimiser.
     #[error("the minimised circuit differs in output {output} for input {input}: this is a bug of Gatework")]
     Different {
@@ -48,6 +58,11 @@ pub enum MinimizeError {
         /// The output.
         output: usize,
     },
+    /// A classifier has no miter.
+    #[error(
+        "a miter is for circuits and automata: a classifier is equal only for what its encoder can produce"
+    )]
+    Miter,
     /// The minimised automaton relies on a start state that the experiment does not have: a bug of the minimiser.
     #[error(
         "the minimised automaton assumes what does not hold in the start state: this is a bug of Gatework"
@@ -63,14 +78,42 @@ pub struct Proved {
     pub document: Document,
     /// Gates and depth before and after.
     pub statistics: Statistics,
-    /// For automata: the original indices of the remaining channels.
-    pub channels: Option<Vec<usize>>,
+    /// For automata: the original indices of the remaining channels, and what is known of the others.
+    pub map: Option<StateMap>,
     /// Whether it is equivalent only for runs from the given start state.
     pub assumes_start: bool,
     /// Seconds of minimisation.
     pub seconds: f64,
     /// Seconds of the proof.
     pub proof_seconds: f64,
+}
+
+/// Checks that the depth that was asked for was reached.
+fn check_depth(options: &Options, statistics: &Statistics) -> Result<(), MinimizeError> {
+    let (reached, gates) = (statistics.depth_after, statistics.gates_after);
+    match options.depth {
+        Some(asked) if reached > asked => Err(MinimizeError::Depth { asked, reached, gates }),
+        _ => Ok(()),
+    }
+}
+
+impl Proved {
+    /// Returns the miter of what was minimised: a circuit whose output is 1 where the two differ. That of automata is the induction
+    /// step on a neighbourhood. A classifier has none, because its scores are equal only for what its encoder can produce.
+    pub fn miter(&self, original: &Document) -> Result<Circuit, MinimizeError> {
+        match (original, &self.document, &self.map) {
+            (Document::Circuit(original), Document::Circuit(small), _) => Ok(prove::miter(original, small)?),
+            (
+                Document::Automaton { automaton, observed },
+                Document::Automaton { automaton: small, .. },
+                Some(map),
+            ) => {
+                let observed = observed.unwrap_or(automaton.channels);
+                Ok(prove::miter_of_automata(automaton, small, observed, map)?)
+            }
+            _ => Err(MinimizeError::Miter),
+        }
+    }
 }
 
 impl From<AutomataError> for MinimizeError {
@@ -126,13 +169,14 @@ impl Control<'_> {
         let begin = Instant::now();
         let stop = Stop::never().or_flag(self.stop);
         let result = minimize::minimize_until(circuit, options, &stop, self.observer)?;
+        check_depth(options, &result.statistics)?;
         let seconds = begin.elapsed().as_secs_f64();
         let proof_seconds =
             self.prove(result.statistics.gates_after, |stop| Ok(result.prove(circuit, stop)?))?;
         Ok(Proved {
             document: result.circuit.into(),
             statistics: result.statistics,
-            channels: None,
+            map: None,
             assumes_start: false,
             seconds,
             proof_seconds,
@@ -147,13 +191,14 @@ impl Control<'_> {
         let begin = Instant::now();
         let stop = Stop::never().or_flag(self.stop);
         let result = minimize::minimize_classifier_until(classifier, options, &stop, self.observer)?;
+        check_depth(options, &result.statistics)?;
         let seconds = begin.elapsed().as_secs_f64();
         let proof_seconds =
             self.prove(result.statistics.gates_after, |stop| Ok(result.prove(classifier, stop)?))?;
         Ok(Proved {
             document: result.classifier.into(),
             statistics: result.statistics,
-            channels: None,
+            map: None,
             assumes_start: false,
             seconds,
             proof_seconds,
@@ -169,6 +214,7 @@ impl Control<'_> {
         let begin = Instant::now();
         let stop = Stop::never().or_flag(self.stop);
         let result = minimize::minimize_automaton_until(automaton, observed, options, &stop, self.observer)?;
+        check_depth(options, &result.statistics)?;
         let seconds = begin.elapsed().as_secs_f64();
         let proof_seconds = self.prove(result.statistics.gates_after, |stop| {
             let (small, map) = (&result.automaton, &result.map);
@@ -181,7 +227,7 @@ impl Control<'_> {
             assumes_start: result.assumes_start(),
             document: Document::Automaton { automaton: result.automaton, observed: Some(observed) },
             statistics: result.statistics,
-            channels: Some(result.map.channels),
+            map: Some(result.map),
             seconds,
             proof_seconds,
         })
@@ -238,6 +284,36 @@ pub fn start_of(experiment: &Experiment) -> Vec<Start> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn miters_are_never_1_unless_a_gate_is_changed() {
+        let life: Document = gatework_logic::rules::life(gatework_logic::Boundary::Torus).into();
+        let plain: Document = life.circuit().clone().into();
+        for document in [life, plain] {
+            let proved = with_proof(&document, &Options::default(), PROOF_TIME).unwrap();
+            let miter = proved.miter(&document).unwrap();
+            let bits = |input: usize| (0..9).map(|k| input >> k & 1 == 1).collect::<Vec<_>>();
+            assert!((0..512).all(|input| miter.eval(&bits(input)).unwrap() == [false]));
+            let mut other = proved.clone();
+            let changed = rules_of_all_ones();
+            other.document = match &document {
+                Document::Automaton { observed, .. } => {
+                    Document::Automaton { automaton: changed, observed: *observed }
+                }
+                _ => changed.circuit.into(),
+            };
+            let miter = other.miter(&document).unwrap();
+            let wrong = (0..512).filter(|&input| miter.eval(&bits(input)).unwrap() == [true]).count();
+            assert_eq!(wrong, 512 - 140, "Life has 140 neighbourhoods with a live centre afterwards");
+        }
+    }
+
+    /// An automaton of one channel whose cells become 1.
+    fn rules_of_all_ones() -> Automaton {
+        let gates = vec![gatework_logic::Node::new(gatework_logic::Gate::TRUE, 0, 0)];
+        let circuit = Circuit::new(9, gates, vec![9]).unwrap();
+        Automaton::new(1, gatework_logic::Boundary::Torus, circuit).unwrap()
+    }
 
     #[test]
     fn an_interrupt_at_the_end_of_a_proof_is_not_lost() {

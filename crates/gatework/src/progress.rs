@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use gatework_gates::automata::run::percent;
 use gatework_train::trainer::{Attempt, CheckpointError, Finishing, Observer, Outcome};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
@@ -68,8 +69,8 @@ fn styled(bar: ProgressBar) -> ProgressBar {
 /// What the hard loss is.
 #[derive(Clone, Copy)]
 enum Hard {
-    /// The number of wrong bits of an automaton.
-    Bits,
+    /// The number of wrong bits of an automaton, of so many that are compared.
+    Bits(usize),
     /// The share of wrong samples of a classifier, shown as the accuracy on these rows.
     Accuracy(&'static str),
     /// The validation loss of a forecaster.
@@ -94,22 +95,22 @@ struct Shown {
 }
 
 impl Progress {
-    /// Shows automata that are trained for at most `updates` updates.
-    pub fn new(updates: u64) -> Progress {
+    /// Shows automata that are trained for at most `updates` updates, each of which compares `bits` bits.
+    pub fn new(updates: u64, bits: usize) -> Progress {
         let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
-        Progress { updates, hard: Hard::Bits, bars, shown: Mutex::new(BTreeMap::new()) }
+        Progress { updates, hard: Hard::Bits(bits), bars, shown: Mutex::new(BTreeMap::new()) }
     }
 
     /// Shows forecasters, whose hard loss is the validation loss.
     pub fn forecaster(updates: u64) -> Progress {
-        let mut progress = Progress::new(updates);
+        let mut progress = Progress::new(updates, 0);
         progress.hard = Hard::Validation;
         progress
     }
 
     /// Shows classifiers, whose hard loss is the share of wrong samples of `rows`, such as "validation".
     pub fn classifier(updates: u64, rows: &'static str) -> Progress {
-        let mut progress = Progress::new(updates);
+        let mut progress = Progress::new(updates, 0);
         progress.hard = Hard::Accuracy(rows);
         progress
     }
@@ -134,7 +135,15 @@ fn message(attempt: &Attempt, shown: &Shown, kind: Hard) -> String {
     let rounded =
         |hard: Option<f64>| hard.map_or_else(String::new, |hard| ((hard * 1e4).round() / 1e4).to_string());
     let hard = match kind {
-        Hard::Bits => format!("hard {:<5}", rounded(hard)),
+        Hard::Bits(bits) => {
+            let percent = hard.map_or(0.0, |hard| percent(hard, bits));
+            return format!(
+                "loss {:<8.3} hard {:<5} accuracy {percent:>6.2} % {:>6.3} s/update",
+                last.soft,
+                rounded(hard),
+                if speed > 0.0 { 1.0 / speed } else { 0.0 }
+            );
+        }
         Hard::Validation => format!("validation {:<5}", rounded(hard)),
         Hard::Accuracy(rows) => {
             let percent = hard.map_or_else(String::new, |hard| format!("{:.2} %", 100.0 * (1.0 - hard)));
@@ -212,7 +221,7 @@ impl Observer for Progress {
             let end = if update < most { "given up" } else { "not learned" };
             let but = match attempt.moves {
                 _ if best > 0.0 => "",
-                0 => ", but not for long enough",
+                0 => ", but not on fresh start states, or not for long enough",
                 _ => ", but a check on other start states or a protocol failed",
             };
             format!("seed {seed}: {end} after {}, at best {best} bits wrong{but}", work_of(attempt, most))

@@ -20,7 +20,7 @@ use crate::progress::Passes;
 use crate::report::page::title_of;
 use crate::subject::Subject;
 
-/// Write a circuit as Verilog, C, Rust, WebAssembly, BLIF, AIGER, a web page, ..., or a forecaster as ONNX
+/// Write a circuit as Verilog, VHDL, C, Rust, WebAssembly, BLIF, AIGER, a web page, ..., or a forecaster as ONNX
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
 #[command(mut_args(|arg| if WORK.contains(&arg.get_id().as_str()) { arg.requires("minimize") } else { arg }))]
@@ -54,7 +54,7 @@ pub struct Export {
 }
 
 /// The options of [`Work`], which need `--minimize`.
-const WORK: [&str; 2] = ["effort", "proof_seconds"];
+const WORK: [&str; 3] = ["effort", "depth", "proof_seconds"];
 
 fn after_help() -> String {
     let row = |format: &Format| {
@@ -121,6 +121,12 @@ impl Export {
             let file = super::quoted(&path.display().to_string());
             status!("Run its testbench: iverilog -DGATEWORK_TESTBENCH -o test {file} && vvp test");
         }
+        if format == "vhdl" {
+            let file = super::quoted(&path.display().to_string());
+            status!(
+                "Run its testbench: ghdl -a {file} && ghdl -r NAME_testbench, the last entity of the file"
+            );
+        }
         if self.json {
             super::print_json(&json!({ "file": path, "format": format, "bytes": bytes.len() }))?;
         }
@@ -132,7 +138,7 @@ impl Export {
         if !self.minimize {
             return Ok(subject.document());
         }
-        if !self.work.has_effort()
+        if !self.work.is_given()
             && let Some((path, document)) = export::minimized(subject)
         {
             let gates = minimize::gates(&document);
@@ -232,6 +238,7 @@ fn usage_or_failure(error: FormatError) -> anyhow::Error {
         FormatError::CannotWrite(_)
         | FormatError::NoGrid(_)
         | FormatError::NotAnAutomaton
+        | FormatError::NoClassifier(_)
         | FormatError::Pipeline(_) => Usage(error.to_string()).into(),
         error => error.into(),
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use gatework_logic::formats::{self, Format};
 use gatework_logic::minimize::{Effort, Options, Start};
+use gatework_logic::prove::StateMap;
 use gatework_logic::{Document, Stop};
 use gatework_train::files;
 use serde_json::json;
@@ -25,7 +26,9 @@ use crate::subject::Subject;
   gatework minimize runs/checkerboard
   gatework minimize runs/game-of-life --effort high -o life.v
   gatework minimize adder.blif -o smaller.blif
+  gatework minimize runs/game-of-life --depth 9 -o life.v
   gatework minimize runs/digits --data
+  gatework minimize runs/lizard --miter lizard.aig; berkeley-abc -c 'read lizard.aig; sat'
 
 An automaton is proved equivalent in its observed channels, for every start state and every \
 number of steps; channels that no observed one depends on are removed. With --from-start it is \
@@ -44,6 +47,9 @@ pub struct Minimize {
     output: Option<PathBuf>,
     #[command(flatten)]
     work: Work,
+    /// Also write the miter for other provers: a circuit whose output is 1 where the two differ
+    #[arg(long, value_name = "FILE")]
+    miter: Option<PathBuf>,
     /// Assume the start state of the experiment
     #[arg(long)]
     from_start: bool,
@@ -62,15 +68,18 @@ pub struct Work {
     /// How much work to spend [default: normal]
     #[arg(long, value_parser = super::choice(EFFORTS))]
     effort: Option<Effort>,
+    /// The most gates on a path: reduces the depth at the cost of further gates
+    #[arg(long, value_name = "N")]
+    depth: Option<usize>,
     /// Time limit of the proof in seconds; if it is exceeded, nothing is written
     #[arg(long, value_name = "S", default_value_t = PROOF_TIME.as_secs_f64(), value_parser = parse_proof_seconds)]
     proof_seconds: f64,
 }
 
 impl Work {
-    /// Whether the effort was given.
-    pub fn has_effort(&self) -> bool {
-        self.effort.is_some()
+    /// Whether the effort or the depth was given.
+    pub fn is_given(&self) -> bool {
+        self.effort.is_some() || self.depth.is_some()
     }
 
     /// Minimises a circuit and proves the result, until `stop` is set.
@@ -81,7 +90,7 @@ impl Work {
         passes: &Passes,
         stop: &AtomicBool,
     ) -> anyhow::Result<Proved> {
-        let options = Options { effort: self.effort.unwrap_or(Effort::Normal), start };
+        let options = Options { effort: self.effort.unwrap_or(Effort::Normal), depth: self.depth, start };
         let control = Control {
             proof_time: Duration::from_secs_f64(self.proof_seconds),
             stop,
@@ -118,7 +127,12 @@ impl Minimize {
         }
         let format = self.output.as_deref().map(Format::of_path).transpose();
         let format = format.map_err(|error| Usage(error.to_string()))?;
+        let miter_format = self.miter.as_deref().map(Format::of_path).transpose();
+        let miter_format = miter_format.map_err(|error| Usage(error.to_string()))?;
         let subject = Subject::open(&self.subject)?;
+        if subject.classifier.is_some() && self.miter.is_some() {
+            return Err(Usage(MinimizeError::Miter.to_string()).into());
+        }
         let start = match (&subject.loaded, self.from_start) {
             (_, false) => Vec::new(),
             (Some(loaded), true) => minimize::start_of(&loaded.experiment),
@@ -156,17 +170,26 @@ impl Minimize {
             }
             None => status!("Nothing is written; -o names a file"),
         }
+        if let (Some(path), Some(format)) = (&self.miter, miter_format) {
+            let miter = proved.miter(&document)?;
+            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            let options = formats::Options { name, ..formats::Options::default() };
+            files::write_atomic(path, &formats::write(&miter.into(), format, &options)?)?;
+            status!("Wrote {}, whose output is 1 where the two differ: unsatisfiable", path.display());
+        }
         if let Some(reduction) = &reduction {
             print_reduction(reduction);
             print_line!("Then minimised with proof:");
         }
         print_proved(&subject, &proved);
-        // Classifiers are made for FPGAs; the mapper takes seconds for large circuits.
-        let tables = subject.classifier.as_ref().and_then(|_| lookup_tables(proved.document.circuit()));
+        let tables = lookup_tables(proved.document.circuit());
         if let Some(LookupTables { lut4, lut6 }) = tables {
-            print_line!(
-                "{lut4} lookup tables of 4 inputs, or {lut6} of 6 inputs, without encoder and head (ABC)"
-            );
+            let of = match (&subject.classifier, &subject.automaton) {
+                (Some(_), _) => ", without encoder and head",
+                (_, Some(_)) => " for a cell",
+                _ => "",
+            };
+            print_line!("{lut4} lookup tables of 4 inputs, or {lut6} of 6 inputs{of} (ABC)");
         }
         if self.json {
             let statistics = &proved.statistics;
@@ -177,7 +200,7 @@ impl Minimize {
                 "depth_before": reduction.is_none().then_some(statistics.depth_before),
                 "depth": statistics.depth_after,
                 "channels_before": subject.automaton.as_ref().map(|automaton| automaton.channels),
-                "channels": proved.channels,
+                "channels": proved.map.as_ref().map(|map| &map.channels),
                 "lut4": tables.map(|tables| tables.lut4),
                 "lut6": tables.map(|tables| tables.lut6),
                 // A reduction on data is measured, not proved.
@@ -245,7 +268,7 @@ pub fn print_proved(subject: &Subject, proved: &Proved) {
         proved.seconds
     );
     let seconds = proved.proof_seconds;
-    let (Some(automaton), Some(channels)) = (&subject.automaton, &proved.channels) else {
+    let (Some(automaton), Some(StateMap { channels, .. })) = (&subject.automaton, &proved.map) else {
         let what = match &subject.classifier {
             Some(_) => "the scores are equal for every input that the encoder can produce",
             None => "the outputs are equal for every input",

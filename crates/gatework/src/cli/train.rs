@@ -245,7 +245,7 @@ impl Job<'_> {
         let stop = super::stop_on_interrupt()?;
         let threads = super::threads(self.options.threads);
         let finished = {
-            let progress = Progress::new(loaded.experiment.updates());
+            let progress = Progress::new(loaded.experiment.updates(), loaded.compared_bits());
             runs::train_automaton_into(&folder, &loaded, self.options.hidden, threads, &progress, &stop)
         };
         if let Err(RunError::Folder(RunFolderError::Interrupted { path })) = &finished {

@@ -3,12 +3,13 @@
 use crate::{assert_says, is_clean, place, trained};
 
 /// Every format that is written, with its extension and the beginning of its files. In Verilog, `small` is a keyword.
-const FORMATS: [(&str, &str, &str); 10] = [
+const FORMATS: [(&str, &str, &str); 11] = [
     ("json", "json", "{\"format\":\"gatework-circuit\""),
     ("blif", "blif", ".model small\n.inputs c0_nw c0_n c0_ne c0_w c0 c0_e"),
     ("aag", "aag", "aag "),
     ("aiger", "aig", "aig "),
     ("verilog", "v", "// _small: "),
+    ("vhdl", "vhd", "-- small: "),
     ("c", "h", "/* small: "),
     ("rust", "rs", "//! small: "),
     ("dot", "dot", "digraph \"small\" {"),
@@ -73,10 +74,10 @@ fn what_cannot_be_exported_is_refused_and_writes_nothing() {
     for (status, arguments, part) in [
         (
             2,
-            "export run --to vhdl -o x.v",
-            "unknown format \"vhdl\"; the formats are json, blif, aag, aiger, verilog, c, rust, wasm, dot, svg, html, onnx",
+            "export run --to systemc -o x.v",
+            "unknown format \"systemc\"; the formats are json, blif, aag, aiger, verilog, vhdl, c, rust, wasm, dot, svg, html, onnx",
         ),
-        (2, "export run -o x.vhd", "no format has the file extension of x.vhd"),
+        (2, "export run -o x.sv", "no format has the file extension of x.sv"),
         (2, "export run", "which format? --to names one of json, blif"),
         (2, "export nowhere -o x.v", "nowhere does not exist"),
         (2, "export run -o x.onnx", "run is not the run of a forecaster, which onnx files are for"),

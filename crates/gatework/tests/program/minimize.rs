@@ -49,6 +49,9 @@ fn a_circuit_becomes_smaller_in_any_format() {
         assert!(!place.read(output).is_empty());
     }
     assert_eq!(place.json("minimize small.aig")["gates_after"], 1);
+    let miter = place.json("minimize waste.blif --miter miter.blif --depth 1 -o small.blif");
+    assert_eq!(miter["depth"], 1);
+    assert_eq!(place.json("minimize miter.blif -o miter.blif")["gates_after"], 0, "never 1");
     let output = place.run("minimize waste.blif");
     let [said, answer] = [output.stderr, output.stdout].map(|text| String::from_utf8(text).unwrap());
     assert!(answer.contains("Proved in") && said.contains("Nothing is written"), "{answer}{said}");
@@ -72,6 +75,8 @@ fn what_cannot_be_minimised_is_refused_and_nothing_is_written() {
     place.write("cut.blif", &WASTE[..60]);
     for (status, arguments, part) in [
         (2, "minimize waste.blif -o small.txt", "no format has the file extension of small.txt"),
+        (2, "minimize waste.blif --miter small.txt", "no format has the file extension of small.txt"),
+        (1, "minimize waste.blif --depth 0 -o small.blif", "a depth of 0 was not reached; the smallest"),
         (2, "minimize nowhere", "nowhere does not exist"),
         (2, "minimize waste.blif -o small.html", "gatework export waste.blif --minimize -o small.html"),
         (2, "minimize waste.blif --from-start", "--from-start needs a run folder"),

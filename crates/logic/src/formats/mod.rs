@@ -6,6 +6,7 @@
 //! | [`blif`] | BLIF, for ABC, Yosys, SIS | yes | yes |
 //! | [`aiger`] | AIGER, ascii and binary, for ABC and model checkers | yes | yes |
 //! | [`verilog`] | structural Verilog with its own testbench | | yes |
+//! | [`vhdl`] | structural VHDL with its own testbench | | yes |
 //! | [`c`] | one C header | | yes |
 //! | [`rust`] | one Rust file | | yes |
 //! | [`wasm`] | WebAssembly modules with SIMD | | yes |
@@ -48,7 +49,9 @@ mod rust_classifier;
 pub mod sequential;
 mod source;
 pub mod svg;
+mod test_vectors;
 pub mod verilog;
+pub mod vhdl;
 pub mod wasm;
 
 use crate::automaton::AutomatonError;
@@ -67,6 +70,7 @@ pub static FORMATS: &[&Format] = &[
     &aiger::ASCII,
     &aiger::BINARY,
     &verilog::FORMAT,
+    &vhdl::FORMAT,
     &c::FORMAT,
     &rust::FORMAT,
     &wasm::FORMAT,
@@ -210,6 +214,9 @@ pub enum FormatError {
     /// A grid of a plain circuit was requested.
     #[error("a grid needs an automaton, but this is a circuit without cells")]
     NotAnAutomaton,
+    /// The format cannot hold the encoder and the head of a classifier.
+    #[error("{0} files cannot hold a classifier; verilog, c and rust files can")]
+    NoClassifier(&'static str),
     /// The requested grid has no cells.
     #[error("a grid of {height}x{width} cells has no cells")]
     EmptyGrid {
@@ -346,10 +353,10 @@ mod tests {
                 assert_eq!(Format::of_path(Path::new(&path)).unwrap().name, format.name);
             }
         }
-        let error = Format::named("vhdl").unwrap_err().to_string();
-        assert!(
-            error.starts_with("unknown format \"vhdl\"; the formats are json, blif, aag, aiger, verilog, c,")
-        );
+        let error = Format::named("systemc").unwrap_err().to_string();
+        assert!(error.starts_with(
+            "unknown format \"systemc\"; the formats are json, blif, aag, aiger, verilog, vhdl, c,"
+        ));
         let error = Format::of_path(Path::new("a/b")).unwrap_err().to_string();
         assert!(
             error.starts_with("no format has the file extension of a/b; the extensions are .json, .blif,"),

@@ -339,7 +339,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn options(start: Vec<Start>) -> Options {
-        Options { effort: Effort::Fast, start }
+        Options { effort: Effort::Fast, start, ..Options::default() }
     }
 
     #[test]

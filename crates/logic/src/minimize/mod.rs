@@ -15,6 +15,7 @@
 //! | `local_search` | greedy descent and random walks by resubstitution |
 //! | `resubstitution` | resubstitution with complete don't-cares, for XAGs with few inputs |
 //! | `resynthesis` | functions with few inputs, rebuilt from their truth tables |
+//! | `depth` | fewer gates on the longest path, at the cost of further gates |
 //! | `automaton` | automata: channels that are unobservable, constant or redundant |
 //!
 //! Functional reduction (SAT sweeping) is shared with [`crate::prove`]. Every pass is deterministic: the same circuit
@@ -24,6 +25,7 @@ mod automaton;
 mod classifier;
 mod components;
 mod cuts;
+mod depth;
 mod local_search;
 mod mutable_xag;
 mod npn_library;
@@ -79,6 +81,9 @@ pub enum Start {
 pub struct Options {
     /// The effort.
     pub effort: Effort,
+    /// The depth to reach at the cost of further gates, after all other passes. The result is the shallowest circuit that was
+    /// found if that is deeper.
+    pub depth: Option<usize>,
     /// For automata: assumptions about the initial state, by channel. Missing channels are free, so with an empty list
     /// the result is valid for every initial state.
     pub start: Vec<Start>,
@@ -244,7 +249,20 @@ impl<'a> Optimizer<'a> {
                 self.xag.inputs() <= resubstitution::MAX_INPUTS && self.xag.gates() <= components::MAX_GATES;
             self.minimize_components(options.effort)?;
         }
-        if is_searched { Ok(()) } else { self.repeat(options.effort) }
+        if !is_searched {
+            self.repeat(options.effort)?;
+        }
+        options.depth.map_or(Ok(()), |limit| self.reduce_depth(limit))
+    }
+
+    /// Reduces the depth. The proof of the result does without hints.
+    fn reduce_depth(&mut self, limit: usize) -> Result<(), Stopped> {
+        if depth::depth(&self.xag) > limit {
+            (self.observer)("depth", self.xag.gates());
+            self.xag = depth::reduce_depth(&self.xag, limit, self.stop)?;
+            self.trace = None;
+        }
+        Ok(())
     }
 
     fn finish(mut self, ports: &Circuit) -> Minimized {

@@ -117,6 +117,18 @@ pub fn equivalent_automata_until(
     Ok(equivalent_until(&left, &right, stop)?)
 }
 
+/// Returns the miter of the induction step that [`equivalent_automata`] proves: a circuit on a neighbourhood of the first
+/// automaton, whose output is 1 where the step does not hold.
+pub fn miter_of_automata(
+    first: &Automaton,
+    second: &Automaton,
+    observed: usize,
+    map: &StateMap,
+) -> Result<Circuit, AutomataError> {
+    let (left, right) = induction_step(first, second, observed, map)?;
+    Ok(super::miter(&left, &right)?)
+}
+
 /// Returns two circuits that are equal if the induction step holds.
 fn induction_step(
     first: &Automaton,

@@ -28,14 +28,14 @@ pub(crate) mod trace;
 
 pub use automaton::{
     AutomataError, Known, StateMap, equivalent_automata, equivalent_automata_until,
-    equivalent_automata_within,
+    equivalent_automata_within, miter_of_automata,
 };
 
 use crate::circuit::Circuit;
 use crate::gate::Gate;
 use crate::stop::{Stop, Stopped};
 use crate::truth::input_word;
-use crate::xag::Xag;
+use crate::xag::{Literal, Xag};
 use sat::{Answer, Limits};
 use std::time::Duration;
 use sweep::Random;
@@ -119,6 +119,35 @@ pub fn equivalent_within(left: &Circuit, right: &Circuit, time: Duration) -> Res
 /// Checks whether two circuits compute the same function; returns [`Verdict::Unknown`] if it was stopped.
 pub fn equivalent_until(left: &Circuit, right: &Circuit, stop: &Stop<'_>) -> Result<Verdict, ProveError> {
     equivalent_by(left, right, None, stop)
+}
+
+/// Returns the miter of two circuits: one output, which is 1 for the inputs for which they differ.
+///
+/// ```
+/// use gatework_logic::{Circuit, Gate, Node, prove};
+///
+/// let or = Circuit::new(2, vec![Node::new(Gate::OR, 0, 1)], vec![2])?;
+/// let xor = Circuit::new(2, vec![Node::new(Gate::XOR, 0, 1)], vec![2])?;
+/// let miter = prove::miter(&or, &xor)?;
+/// assert_eq!(miter.eval(&[true, false])?, [false]);
+/// assert_eq!(miter.eval(&[true, true])?, [true]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn miter(left: &Circuit, right: &Circuit) -> Result<Circuit, ProveError> {
+    check_ports(left, right)?;
+    let mut xag = Xag::new(left.inputs());
+    let (lefts, rights) = (xag.add_circuit(left), xag.add_circuit(right));
+    let mut differences: Vec<Literal> = lefts.iter().zip(&rights).map(|(&a, &b)| xag.xor(a, b)).collect();
+    // A balanced tree.
+    while differences.len() > 1 {
+        differences = differences
+            .chunks(2)
+            .map(|pair| if let [a, b] = *pair { xag.or(a, b) } else { pair[0] })
+            .collect();
+    }
+    xag.set_outputs(vec![differences.first().copied().unwrap_or(Literal::FALSE)]);
+    let too_large = |_| ProveError::TooLarge { gates: left.nodes().len() + right.nodes().len() };
+    xag.to_named_circuit(left.input_names().to_vec(), vec!["different".into()]).map_err(too_large)
 }
 
 /// Checks like [`equivalent_until`], with the steps that lead from one circuit to the other as hints.

@@ -1,4 +1,4 @@
-//! Exported files, checked by external tools: ABC, CaDiCaL, Yosys, Icarus Verilog, gcc and rustc.
+//! Exported files, checked by external tools: ABC, CaDiCaL, Yosys, Icarus Verilog, GHDL, gcc and rustc.
 //!
 //! | file | contents |
 //! |---|---|
@@ -6,6 +6,7 @@
 //! | `judge` | external programs and temporary folders |
 //! | `abc` | ABC reads BLIF and AIGER and proves them equivalent |
 //! | `icarus` | Icarus Verilog runs the testbenches |
+//! | `ghdl` | GHDL runs those in VHDL |
 //! | `yosys` | Yosys synthesises the Verilog |
 //! | `model_checkers` | ABC and CaDiCaL decide questions of `check` |
 //! | `classifiers` | all of them check encoder, gates and head of classifiers |
@@ -18,6 +19,7 @@ mod abc;
 mod cases;
 mod classifiers;
 mod compilers;
+mod ghdl;
 mod icarus;
 mod judge;
 mod model_checkers;

@@ -12,6 +12,7 @@ use super::{RULE, formula, testbench};
 use crate::circuit::Circuit;
 use crate::classifier::{Classifier, Feature, FeatureKind, MAX_PIXEL, Rows, label_bits};
 use crate::formats::names::Scope;
+use crate::formats::test_vectors::pseudorandom_words;
 use crate::formats::{FormatError, Options};
 use std::fmt::Write;
 
@@ -325,7 +326,7 @@ fn rows(classifier: &Classifier, samples: &[f32]) -> Vec<Vec<f32>> {
     if samples.len() >= features.len() {
         return samples.chunks_exact(features.len()).map(<[f32]>::to_vec).collect();
     }
-    let mut numbers = testbench::pseudorandom_words();
+    let mut numbers = pseudorandom_words();
     let mut value = |feature: &Feature| {
         let number = numbers.next().unwrap_or_default() >> 16;
         match &feature.kind {
