@@ -81,6 +81,8 @@ pub fn files(run: &Run) -> Value {
         Ok(Kind::Automaton | Kind::Classifier) if has("circuit.json") => FORMATS
             .iter()
             .filter(|format| format.can_write())
+            // VHDL has no encoder and head.
+            .filter(|format| format.name != "vhdl" || matches!(run.kind(), Ok(Kind::Automaton)))
             .map(|format| json!({ "format": format.name, "about": format.about }))
             .chain([json!({ "format": HTML, "about": "a web page that needs no server" })])
             .collect(),
