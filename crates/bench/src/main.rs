@@ -7,6 +7,7 @@ extern crate gatework;
 mod accuracy;
 mod all;
 mod automata;
+mod backtest;
 mod circuits;
 mod classifiers;
 mod engine;
@@ -46,6 +47,8 @@ enum What {
     Forecast(forecast::ForecastBench),
     /// Accuracy of forecasters by the protocols of the literature, compared with published figures
     Accuracy(accuracy::Accuracy),
+    /// Error and coverage of automatic forecasts on values that were held back
+    Backtest(backtest::Backtest),
     /// Time and memory as functions of size, with fitted exponents; --report writes tables and plots
     Scaling(scaling::Scaling),
     /// All speed benchmarks, compared with other libraries where installed; --report writes tables and charts
@@ -68,6 +71,7 @@ impl Bench {
             What::Engine(engine) => engine.run(),
             What::Forecast(forecast) => forecast.run(),
             What::Accuracy(accuracy) => accuracy.run(),
+            What::Backtest(backtest) => backtest.run(),
             What::Scaling(scaling) => scaling.run(),
             What::All(all) => all.run(),
         }
