@@ -159,10 +159,7 @@ def main():
         results = {}
 
         def add(model, scores, seconds, megabytes):
-            found = results.setdefault(model, [0.0, 0.0, 0.0, 0.0])
-            for place, value in enumerate([*scores, seconds]):
-                found[place] += value / options.origins
-            found[3] = max(found[3], megabytes)
+            results.setdefault(model, []).append((*scores, seconds, megabytes))
 
         for origin in range(1, options.origins + 1):
             rank = data.groupby("unique_id").cumcount(ascending=False)
@@ -185,7 +182,12 @@ def main():
                         continue
                     for model, rows in json.loads(text).items():
                         add(model, score(known, held, season, rows), seconds, megabytes)
-        for model, (error, inside, seconds, megabytes) in results.items():
+        for model, found in results.items():
+            # Of a model that failed at some origins, the means of the others.
+            error, inside, seconds = (sum(values) / len(found) for values in list(zip(*found))[:3])
+            megabytes = max(one[3] for one in found)
+            if len(found) < options.origins:
+                model = f"{model}, {len(found)} of {options.origins} points of time"
             print(f"| {table} | {model} | {error:.3f} | {100 * inside:.0f} % | {seconds:.1f} s | {megabytes:.0f} MB |", flush=True)
 
 

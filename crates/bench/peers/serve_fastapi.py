@@ -190,9 +190,10 @@ def main():
                 servers["mlserver"] = (url, "tensors", processes[2])
             first = {"bodies": bodies[0], "tensors": tensors[0]}
             answers = [forecast_of(wait_for(url, first[kind])) for url, kind, _ in servers.values()]
-            error = max(abs(a - b) / max(1.0, abs(b)) for other in answers[1:] for a, b in zip(answers[0], other, strict=True))
-            if error > 1e-4:
-                sys.exit(f"the forecasts differ by {error}")
+            pairs = [pair for other in answers[1:] for pair in zip(answers[0], other, strict=True)]
+            differ = [(a, b) for a, b in pairs if not abs(a - b) / max(1.0, abs(b)) <= 1e-4]  # also if one is NaN
+            if differ:
+                sys.exit(f"the forecasts differ: {differ[0]}")
             results = {server: [] for server in servers}
             for _ in range(options.rounds):
                 for server, (url, kind, _) in servers.items():
