@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::DataProblem;
 use super::is_finite_f32;
@@ -102,10 +102,12 @@ impl Table {
         if [past, future, fixed].into_iter().flatten().any(|known| known == name) {
             return Err(DataProblem::ColumnTwice { name: name.to_string() });
         }
+        let places: FxHashMap<&str, usize> =
+            self.series.iter().enumerate().rev().map(|(place, series)| (series.id.as_str(), place)).collect();
         let mut found: Vec<(usize, V)> = Vec::with_capacity(self.series.len());
         for (id, numbers) in numbers {
             let id = id.as_ref();
-            let place = self.series.iter().position(|series| series.id == id);
+            let place = places.get(id).copied();
             let place = place.ok_or_else(|| DataProblem::UnknownSeries { id: id.to_string() })?;
             check_finite(id, name, numbers.as_ref())?;
             found.push((place, numbers));

@@ -4,8 +4,8 @@
 //! weekend, or holidays of a single year.
 
 use super::error::DataProblem;
-use super::frequency::TimeStep;
-use super::table::Table;
+use super::frequency::{Frequency, TimeStep};
+use super::table::{Columns, Table};
 use super::time::{Civil, DAY, TimeKind};
 
 /// When a holiday is.
@@ -73,8 +73,8 @@ const COUNTRIES: &[Country] = &[
     country!("NL": NEW_YEAR; Easter(0); EASTER_MONDAY; Day(4, 30), 1949 to 2013; Day(4, 27), 2014 to 9999; ASCENSION; WHIT_SUNDAY; WHIT_MONDAY; CHRISTMAS; SECOND_CHRISTMAS_DAY),
     country!("NO": NEW_YEAR; Easter(-3); GOOD_FRIDAY; Easter(0); EASTER_MONDAY; LABOUR_DAY; Day(5, 17); ASCENSION; WHIT_SUNDAY; WHIT_MONDAY; CHRISTMAS; SECOND_CHRISTMAS_DAY),
     country!("PL": NEW_YEAR; EPIPHANY, 2011 to 9999; Easter(0); EASTER_MONDAY; LABOUR_DAY; Day(5, 3), 1990 to 9999; WHIT_SUNDAY; CORPUS_CHRISTI; ASSUMPTION; ALL_SAINTS; Day(11, 11); Day(12, 24), 2025 to 9999; CHRISTMAS; SECOND_CHRISTMAS_DAY),
-    country!("PT": NEW_YEAR; GOOD_FRIDAY; Easter(0); Day(4, 25); LABOUR_DAY; CORPUS_CHRISTI; Day(6, 10); ASSUMPTION; Day(10, 5); ALL_SAINTS; Day(12, 1); IMMACULATE_CONCEPTION; CHRISTMAS),
-    country!("SE": NEW_YEAR; EPIPHANY; GOOD_FRIDAY; Easter(0); EASTER_MONDAY; LABOUR_DAY; ASCENSION; WHIT_SUNDAY; Day(6, 6), 2005 to 9999; MIDSUMMER; ALL_SAINTS_SATURDAY; CHRISTMAS; SECOND_CHRISTMAS_DAY),
+    country!("PT": NEW_YEAR; GOOD_FRIDAY; Easter(0); Day(4, 25); LABOUR_DAY; CORPUS_CHRISTI, 0 to 2012; CORPUS_CHRISTI, 2016 to 9999; Day(6, 10); ASSUMPTION; Day(10, 5), 0 to 2012; Day(10, 5), 2016 to 9999; ALL_SAINTS, 0 to 2012; ALL_SAINTS, 2016 to 9999; Day(12, 1), 0 to 2012; Day(12, 1), 2016 to 9999; IMMACULATE_CONCEPTION; CHRISTMAS),
+    country!("SE": NEW_YEAR; EPIPHANY; GOOD_FRIDAY; Easter(0); EASTER_MONDAY; LABOUR_DAY; ASCENSION; WHIT_SUNDAY; WHIT_MONDAY, 0 to 2004; Day(6, 6), 2005 to 9999; MIDSUMMER; ALL_SAINTS_SATURDAY; CHRISTMAS; SECOND_CHRISTMAS_DAY),
     country!("US": NEW_YEAR; Weekday(0, 1, 15), 1986 to 9999; Weekday(0, 2, 15); Weekday(0, 5, 25); Day(6, 19), 2021 to 9999; Day(7, 4); Weekday(0, 9, 1); Weekday(0, 10, 8); Day(11, 11); Weekday(3, 11, 22); CHRISTMAS),
 ];
 
@@ -110,45 +110,54 @@ impl Country {
     }
 
     /// Adds the holidays to the known-future covariates of a table, up to a horizon after the last value: the number of holidays in a
-    /// step, and of days before a holiday that are none themselves. Of steps shorter than a day, those of its day.
+    /// step, and of days before a holiday that are none themselves. Of steps shorter than a day, those of its day. A working day is
+    /// before the holidays up to the next one, so that a Friday is before those of Saturday to Monday.
     pub fn add(&self, table: &mut Table, horizon: usize) -> Result<(), DataProblem> {
         if table.frequency.kind == TimeKind::Integer {
             let message = "times are integers, which have no holidays; use dates";
             return Err(DataProblem::Unreadable(message.into()));
         }
         let names = ["holiday", "day before holiday"];
-        if let Some(name) = names.iter().find(|name| table.columns.future.iter().any(|known| known == *name))
-        {
+        let Columns { past, future, fixed } = &table.columns;
+        let is_known =
+            |name: &&&str| [past, future, fixed].into_iter().flatten().any(|known| known == **name);
+        if let Some(name) = names.iter().find(is_known) {
             return Err(DataProblem::ColumnTwice { name: (*name).to_string() });
         }
-        let frequency = table.frequency;
-        let kinds: [&dyn Fn(i64) -> bool; 2] = [&|day| self.is_holiday(Civil::of_days(day)), &|day| {
-            self.is_holiday(Civil::of_days(day + 1)) && !self.is_holiday(Civil::of_days(day))
-        }];
-        for (name, is_one) in names.into_iter().zip(kinds) {
-            let of_step = |from: i64, to: i64| {
-                // A step of working days has no weekend.
-                let last = if frequency.step == TimeStep::Weekdays { from } else { to - 1 };
-                (from.div_euclid(DAY)..=last.div_euclid(DAY)).filter(|day| is_one(*day)).count() as f64
-            };
-            let numbers: Vec<(String, Vec<f64>)> = table
-                .series
-                .iter()
-                .map(|series| {
-                    let rows = series.future.len().checked_div(table.columns.future.len()).unwrap_or(0);
-                    let count = rows.max(series.values.len() + horizon);
-                    let times: Vec<Option<i64>> =
-                        (0..=count).map(|position| series.time(&frequency, position)).collect();
-                    let numbers = times.windows(2).map(|pair| match pair {
-                        [Some(from), Some(to)] => of_step(*from, *to),
-                        _ => 0.0,
-                    });
-                    (series.id.clone(), numbers.collect())
-                })
-                .collect();
-            *table = table.clone().with_future_covariate(name, numbers)?;
+        let (frequency, width) = (table.frequency, table.columns.future.len());
+        for series in &mut table.series {
+            let rows = series.future.len().checked_div(width).unwrap_or(0);
+            let count = rows.max(series.values.len() + horizon);
+            let mut extended = Vec::with_capacity(count * (width + names.len()));
+            let mut from = series.time(&frequency, 0);
+            for row in 0..count {
+                match series.future.get(row * width..(row + 1) * width) {
+                    Some(known) => extended.extend_from_slice(known),
+                    None => extended.extend(std::iter::repeat_n(f64::NAN, width)),
+                }
+                let to = series.time(&frequency, row + 1);
+                extended
+                    .extend(from.zip(to).map_or([0.0; 2], |(from, to)| self.in_step(&frequency, from, to)));
+                from = to;
+            }
+            series.future = extended;
         }
+        table.columns.future.extend(names.map(str::to_string));
         Ok(())
+    }
+
+    /// Returns the number of holidays in a step, and of days before a holiday.
+    fn in_step(&self, frequency: &Frequency, from: i64, to: i64) -> [f64; 2] {
+        let is_holiday = |day: &i64| self.is_holiday(Civil::of_days(*day));
+        let first = from.div_euclid(DAY);
+        if frequency.step == TimeStep::Weekdays {
+            let is_before =
+                !is_holiday(&first) && (first + 1..=to.div_euclid(DAY)).any(|day| is_holiday(&day));
+            return [is_holiday(&first), is_before].map(|is_one| f64::from(u8::from(is_one)));
+        }
+        let days = || first..=(to - 1).div_euclid(DAY);
+        let is_before = |day: &i64| !is_holiday(day) && is_holiday(&(day + 1));
+        [days().filter(is_holiday).count() as f64, days().filter(is_before).count() as f64]
     }
 }
 
@@ -221,5 +230,54 @@ mod tests {
         let mut table = Table::from_series("1", [("a", "1", vec![1.0; 9])]).unwrap();
         let error = Country::of_code("US").unwrap().add(&mut table, 2).unwrap_err();
         assert!(error.to_string().contains("integers, which have no holidays"));
+    }
+
+    #[test]
+    fn holidays_that_were_abolished_or_suspended_are_on_their_years_only() {
+        for (code, holidays, others) in [
+            ("SE", ["2004-05-31", "1990-06-04"], ["2005-05-16", "2024-05-20"]),
+            ("PT", ["2012-12-01", "2016-12-01"], ["2013-12-01", "2015-12-01"]),
+            ("PT", ["2012-06-07", "2016-05-26"], ["2013-05-30", "2014-06-19"]),
+            ("PT", ["2012-10-05", "2016-11-01"], ["2014-10-05", "2013-11-01"]),
+        ] {
+            let country = Country::of_code(code).unwrap();
+            for text in holidays {
+                assert!(country.is_holiday(day(text)), "{code} {text}");
+            }
+            for text in others {
+                assert!(!country.is_holiday(day(text)), "{code} {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_friday_is_before_the_holidays_up_to_monday() {
+        let before = |code: &str, frequency: &str, start: &str| -> Vec<f64> {
+            let mut table = Table::from_series(frequency, [("a", start, vec![1.0; 4])]).unwrap();
+            Country::of_code(code).unwrap().add(&mut table, 1).unwrap();
+            table.series[0].future.iter().skip(1).step_by(2).copied().collect()
+        };
+        // Whit Monday, and Independence Day on a Saturday.
+        assert_eq!(before("DE", "B", "2024-05-16"), [0.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(before("US", "B", "2020-07-02"), [0.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(before("DE", "B", "2024-04-29"), [0.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(before("DE", "D", "2024-05-17"), [0.0, 0.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn columns_of_the_file_stay_beside_the_holidays() {
+        let series = [("a", "2024-12-23", vec![1.0; 4]), ("b", "2024-12-25", vec![1.0; 2])];
+        let prices = [("b", vec![5.0; 4]), ("a", vec![7.0; 4])];
+        let table = Table::from_series("D", series).unwrap();
+        let mut with = table.with_future_covariate("price", prices).unwrap();
+        Country::of_code("DE").unwrap().add(&mut with, 1).unwrap();
+        assert_eq!(with.columns.future, ["price", "holiday", "day before holiday"]);
+        let [a, b] = [0, 1].map(|series: usize| with.series[series].future.as_slice());
+        assert_eq!(a[..12], [7., 0., 0., 7., 0., 1., 7., 1., 0., 7., 1., 0.]);
+        // There is no price for the horizon.
+        assert!(a[12].is_nan() && a[13..] == [0., 0.], "{a:?}");
+        assert_eq!(b, [5., 1., 0., 5., 1., 0., 5., 0., 0., 5., 0., 0.]);
+        let again = Country::of_code("DE").unwrap().add(&mut with, 1).unwrap_err();
+        assert_eq!(again, DataProblem::ColumnTwice { name: "holiday".into() });
     }
 }
