@@ -35,7 +35,9 @@ fn without_separator(mut input: Box<dyn BufRead + '_>) -> std::io::Result<Box<dy
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let start = input.fill_buf()?;
     let mark = if start.starts_with(MARK) { MARK.len() } else { 0 };
-    let line = start[mark..].split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let line = start[mark..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    // The separator may be a tab.
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() == 5 && line[..4].eq_ignore_ascii_case(b"sep=") {
         input.consume(mark + 5);
     }
@@ -78,7 +80,7 @@ pub(super) fn read_records(
             if let Some(name) = [&schema.past, &schema.future, &schema.fixed].into_iter().flatten().next() {
                 return Err(at_header(missing_column(name, header)));
             }
-            let times = times_of_columns(header, &mut collector);
+            let times = times_of_columns(schema, header, &mut collector).map_err(at_header)?;
             for_each_record(next, header.len(), |line, record| {
                 read_series(line, record, schema.decimal, &times, &mut collector)
             })?;
@@ -376,17 +378,19 @@ impl<'a> Wide<'a> {
     }
 }
 
-/// Returns the times of the values of a file with one series per row: the names of their columns if these are ascending times,
+/// Returns the times of the values of a file with one series per row: the names of their columns if the schema says so,
 /// otherwise 1, 2, 3, ...
-fn times_of_columns(header: &[String], collector: &mut Collector) -> Vec<i64> {
+fn times_of_columns(
+    schema: &Schema,
+    header: &[String],
+    collector: &mut Collector,
+) -> Result<Vec<i64>, DataProblem> {
     let names = header.get(1..).unwrap_or_default();
-    if collector.are_times(names)
-        && let Ok(ticks) = names.iter().map(|name| collector.time(name)).collect::<Result<Vec<i64>, _>>()
-    {
-        return ticks;
+    if schema.times_in_header {
+        return names.iter().map(|name| collector.time(name)).collect();
     }
     collector.kind_of(TimeKind::Integer);
-    (1..=names.len() as i64).collect()
+    Ok((1..=names.len() as i64).collect())
 }
 
 /// Reads one series per row: its id, then its values. Empty fields at the end are ignored.

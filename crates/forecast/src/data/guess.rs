@@ -14,6 +14,7 @@ use std::io::BufRead;
 use self::sample::{Column, Sample, is_missing};
 use self::times::Time;
 pub use self::times::{TimeColumn, time_column};
+use super::collect::Collector;
 use super::csv::open_plain;
 use super::error::{DataError, DataProblem};
 use super::number::Decimal;
@@ -121,14 +122,15 @@ impl Sample {
             );
             return Err(DataProblem::Unreadable(message));
         }
+        if let Some(guess) = self.one_series_per_row(hints, &mut notes)? {
+            return Ok(guess);
+        }
+        // A file with one series per row needs no names.
         if let Some(title) = self.title() {
             let message = format!(
                 "the first row has only {title:?}, no names of columns; remove the rows above the names of the columns"
             );
             return Err(DataProblem::Unreadable(message));
-        }
-        if let Some(guess) = self.one_series_per_row(hints, &mut notes) {
-            return Ok(guess);
         }
         let columns: Vec<Column> = (0..self.header.len()).map(|column| self.column(column)).collect();
         let time = self.time(hints, &columns, &mut notes)?;
@@ -188,10 +190,14 @@ impl Sample {
     }
 
     /// Recognises a file as M4 has them: an id, then the values of a series.
-    fn one_series_per_row(&self, hints: &Hints, notes: &mut Vec<String>) -> Option<Guess> {
+    fn one_series_per_row(
+        &self,
+        hints: &Hints,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Guess>, DataProblem> {
         let declared = hints.layout == Some(Layout::Rows);
         if hints.layout.is_some_and(|layout| layout != Layout::Rows) || hints.time.is_some() {
-            return None;
+            return Ok(None);
         }
         let numbers = |row: &Vec<String>| {
             row.len() > 8 && row[1..].iter().all(|text| is_missing(text) || text.parse::<f64>().is_ok())
@@ -201,23 +207,28 @@ impl Sample {
         let found =
             ids.len() == self.rows.len() && ids.iter().all(unlike_times) && self.rows.iter().all(numbers);
         if !found && !declared {
-            return None;
+            return Ok(None);
         }
         notes.push(format!("layout: one series per row, with its id in {:?}", self.header[0]));
-        let date_format = hints.date_format.clone().or_else(|| self.format_of_header());
-        if let [_, first, .., last] = self.header.as_slice()
-            && (date_format.is_some() || time::parse(first).is_some())
-        {
-            notes.push(format!("times: the names of the columns, from {first} to {last}"));
-        }
-        let schema = Schema {
+        let date_format = match &hints.date_format {
+            Some(declared) => Some(declared.clone()),
+            None => self.format_of_header(notes)?,
+        };
+        let mut schema = Schema {
             layout: Layout::Rows,
             missing: hints.missing.unwrap_or(Missing::Interpolate),
             frequency: hints.frequency.clone(),
             date_format,
             ..Schema::default()
         };
-        Some(Guess { schema, notes: std::mem::take(notes) })
+        let names = self.header.get(1..).unwrap_or_default();
+        schema.times_in_header = hints.date_format.is_some() || Collector::new(&schema).are_times(names);
+        if schema.times_in_header
+            && let [first, .., last] = names
+        {
+            notes.push(format!("times: the names of the columns, from {first} to {last}"));
+        }
+        Ok(Some(Guess { schema, notes: std::mem::take(notes) }))
     }
 
     fn decimal(

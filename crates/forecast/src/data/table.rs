@@ -23,7 +23,7 @@ pub enum Layout {
     Long,
     /// One time per row, one series per column (ETT).
     Wide,
-    /// One series per row: id, then its values (M4). Times are 1, 2, 3, ...
+    /// One series per row: id, then its values (M4). Times are 1, 2, 3, ..., or the names of the columns.
     Rows,
 }
 
@@ -98,6 +98,10 @@ pub struct Schema {
     /// Further columns of the time: their texts follow after a space, for example of a date and an hour.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub time_parts: Vec<String>,
+    /// Whether the names of the columns of a file with one series per row, after the first, are the times of the values. Default:
+    /// times are 1, 2, 3, ...
+    #[serde(skip_serializing_if = "is_default")]
+    pub times_in_header: bool,
     /// The frequency that times are rounded to: down to the month, week or day that has them, or to the nearest hour, minute or second.
     /// Default: times are not rounded.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,6 +141,7 @@ impl Default for Schema {
             decimal: None,
             date_format: None,
             time_parts: Vec::new(),
+            times_in_header: false,
             round: None,
             duplicates: Duplicates::Error,
             past: Vec::new(),

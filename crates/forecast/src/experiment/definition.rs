@@ -62,7 +62,8 @@ pub struct Experiment {
     /// Path of a file, or the name of a built-in data set. A leading `$GATEWORK_DATA/` stands for the folder in that
     /// environment variable.
     pub data: String,
-    /// File whose series continue those of `data`, such as the test sets of M4. Requires `layout = "rows"`.
+    /// File whose series continue those of `data`, such as the test sets of M4. Requires `layout = "rows"`
+    /// without `times_in_header`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_data: Option<String>,
     /// Steps to forecast.
@@ -284,10 +285,11 @@ impl Experiment {
             return problem(&["intervals"], format!("intervals has the level {level} twice; remove one"));
         }
         self.check_columns()?;
-        if self.test_data.is_some() && self.columns.layout != Layout::Rows {
+        let counted = self.columns.layout == Layout::Rows && !self.columns.times_in_header;
+        if self.test_data.is_some() && !counted {
             return problem(
                 &["test_data"],
-                "test_data requires files with one series per row (columns.layout = \"rows\")",
+                "test_data requires files with one series per row (columns.layout = \"rows\"), without columns.times_in_header",
             );
         }
         let figures = self.published.iter().flat_map(|published| published.figures.keys());

@@ -400,3 +400,17 @@ fn a_time_far_away_that_is_not_on_the_grid_does_not_become_many_points() {
         assert!(error.contains("points for 3 rows"), "{error}");
     }
 }
+
+#[test]
+fn names_of_columns_are_times_only_if_the_schema_says_so() {
+    let text = "id,2023-01,2023-02,2023-03\na,1,2,3\n";
+    let table = read(text, "layout = \"rows\"");
+    assert_eq!((table.frequency.to_string().as_str(), table.series[0].start), ("1", 1));
+    let table = read(text, "layout = \"rows\"\ntimes_in_header = true");
+    assert_eq!((table.frequency.to_string().as_str(), table.series[0].values.len()), ("M", 3));
+    let wrong = error(b"id,V1,V2\na,1,2\n", "layout = \"rows\"\ntimes_in_header = true");
+    assert!(wrong.starts_with("a.csv:1: \"V1\" is not a time"), "{wrong}");
+    let guessed = Schema { layout: Layout::Rows, times_in_header: true, ..Schema::default() };
+    assert_eq!(toml::from_str::<Schema>(&toml::to_string(&guessed).unwrap()).unwrap(), guessed);
+    assert!(!toml::to_string(&Schema::default()).unwrap().contains("times_in_header"));
+}

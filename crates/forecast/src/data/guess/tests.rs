@@ -331,3 +331,68 @@ fn series_in_rows_take_their_times_from_the_names_of_the_columns() {
     let table = of(&numbered.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(table.time(&table.series[0], 12), "13");
 }
+
+/// A table with two series in rows, and these names of the columns.
+fn in_rows(names: &[String]) -> String {
+    let values = |i: usize| (0..names.len()).map(|k| (k * i).to_string()).collect::<Vec<_>>().join(",");
+    format!("store,{}\nnorth,{}\nsouth,{}\n", names.join(","), values(1), values(2))
+}
+
+#[test]
+fn dates_as_names_of_columns_are_decided_by_what_is_regular_or_refused() {
+    let first_of_months: Vec<String> = (1..=12).map(|month| format!("{month:02}/01/2023")).collect();
+    let days: Vec<String> = (1..=12).map(|day| format!("01/{day:02}/2023")).collect();
+    for names in [&first_of_months, &days] {
+        let said = refused(&in_rows(names));
+        assert!(
+            said.contains("the names of the columns: dates such as \"01/01/2023\" are ambiguous")
+                && said.contains("--date-format \"%d/%m/%Y\" or \"%m/%d/%Y\""),
+            "{said}"
+        );
+    }
+    let text = in_rows(&first_of_months);
+    let hints = Hints { date_format: Some("%m/%d/%Y".into()), ..Hints::default() };
+    let found = guess_csv(text.as_bytes(), "t", &hints).unwrap();
+    assert_eq!(read_csv(text.as_bytes(), "t", &found.schema).unwrap().frequency.to_string(), "M");
+    let wrong = Hints { date_format: Some("%Y-%m".into()), ..Hints::default() };
+    let found = guess_csv(text.as_bytes(), "t", &wrong).unwrap();
+    assert!(read_csv(text.as_bytes(), "t", &found.schema).is_err());
+    // Both are dates: one of them is regular.
+    let months: Vec<String> = (10..22).map(|i| format!("01/{:02}/{}", i % 12 + 1, 2022 + i / 12)).collect();
+    let found = guess(&in_rows(&months)).unwrap();
+    assert_eq!(found.schema.date_format.as_deref(), Some("%d/%m/%Y"));
+    let note = "dates such as 01/11/2022 are %d/%m/%Y, with which the times are regular";
+    assert!(found.notes.iter().any(|one| one == note), "{:?}", found.notes);
+    // A day beyond 12.
+    let fortnight: Vec<String> = (1..=14).map(|day| format!("01/{day:02}/2023")).collect();
+    let found = guess(&in_rows(&fortnight)).unwrap();
+    assert_eq!(found.schema.date_format.as_deref(), Some("%m/%d/%Y"));
+    assert!(
+        found.notes.iter().any(|note| note == "dates such as 01/01/2023 are %m/%d/%Y"),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn series_in_rows_need_no_names_of_columns() {
+    let text = in_rows(&[""; 9].map(String::from));
+    let table = read(&text);
+    assert_eq!((table.series.len(), table.series[0].values.len()), (2, 9));
+    assert_eq!(table.time(&table.series[0], 9), "10");
+    // Too few values to be guessed.
+    let text = in_rows(&[""; 4].map(String::from));
+    assert!(refused(&text).contains("only \"store\", no names of columns"));
+    let hints = Hints { layout: Some(Layout::Rows), ..Hints::default() };
+    let found = guess_csv(text.as_bytes(), "t", &hints).unwrap();
+    assert_eq!(read_csv(text.as_bytes(), "t", &found.schema).unwrap().series.len(), 2);
+}
+
+#[test]
+fn a_tab_may_be_declared_as_the_separator() {
+    for end in ["\n", "\r\n"] {
+        let rows = format!("date,sales\n{}", days(9, |i| i.to_string()));
+        let text = format!("sep=\t\n{}", rows.replace(',', "\t")).replace('\n', end);
+        assert_eq!(read(&text).series[0].values.len(), 9);
+    }
+}

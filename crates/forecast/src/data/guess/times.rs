@@ -263,16 +263,18 @@ impl Sample {
     }
 
     /// Returns the format of the names of the columns after the first if they are ascending dates that need one.
-    pub(super) fn format_of_header(&self) -> Option<String> {
-        let names = self.header.get(1..)?;
+    pub(super) fn format_of_header(&self, notes: &mut Vec<String>) -> Result<Option<String>, DataProblem> {
+        let names: Vec<&str> = self.header.iter().skip(1).map(String::as_str).collect();
         if names.len() < 2 || names.iter().all(|name| time::parse(name).is_some()) {
-            return None;
+            return Ok(None);
         }
         let ascending = |format: &DateFormat| {
             let ticks: Option<Vec<i64>> = names.iter().map(|name| format.parse(name)).collect();
             ticks.is_some_and(|ticks| ticks.windows(2).all(|pair| pair[0] < pair[1]))
         };
-        formats().into_iter().find(ascending).map(|format| format.to_string())
+        let fitting: Vec<DateFormat> = formats().into_iter().filter(ascending).collect();
+        let format = most_regular(&fitting, &names, "the names of the columns", notes)?;
+        Ok(format.map(|format| format.to_string()))
     }
 
     /// Returns how the times of a column are read; `None` if they are not times.
@@ -300,36 +302,11 @@ impl Sample {
             }
             return Ok((!integers || named || dates()).then_some(Time::new(column, None)));
         }
-        let fitting: Vec<(DateFormat, f64)> = formats()
-            .into_iter()
-            .filter(|format| self.texts(column).all(|text| format.parse(text).is_some()))
-            .map(|format| (format, self.regularity(column, &format)))
-            .collect();
-        let Some(best) = fitting.iter().map(|(_, regularity)| *regularity).max_by(f64::total_cmp) else {
-            return Ok(None);
-        };
-        let equal: Vec<&DateFormat> = fitting
-            .iter()
-            .filter(|(_, regularity)| 1.5 * regularity >= best)
-            .map(|(format, _)| format)
-            .collect();
-        let example = self.texts(column).next().unwrap_or_default();
-        match equal.as_slice() {
-            [format] => {
-                let why = if fitting.len() > 1 { ", with which the times are regular" } else { "" };
-                notes.push(format!("dates such as {example} are {format}{why}"));
-                Ok(Some(Time::new(column, Some(**format))))
-            }
-            several => {
-                let choices: Vec<String> =
-                    several.iter().map(|format| format!("{:?}", format.to_string())).collect();
-                Err(DataProblem::Unreadable(format!(
-                    "{:?}: dates such as {example:?} are ambiguous; say which with --date-format {}",
-                    self.header[column],
-                    choices.join(" or ")
-                )))
-            }
-        }
+        let texts: Vec<&str> = self.texts(column).collect();
+        let fits = |format: &DateFormat| texts.iter().all(|text| format.parse(text).is_some());
+        let fitting: Vec<DateFormat> = formats().into_iter().filter(fits).collect();
+        let format = most_regular(&fitting, &texts, &format!("{:?}", self.header[column]), notes)?;
+        Ok(format.map(|format| Time::new(column, Some(format))))
     }
 
     /// Returns the format of numbers that are months such as 201501, or seconds or milliseconds since 1970. `None` if they
@@ -465,24 +442,53 @@ impl Sample {
         })
     }
 
-    /// Returns how much of a regular grid the times fill: 1 without gaps.
-    fn regularity(&self, column: usize, format: &DateFormat) -> f64 {
-        let ticks: BTreeSet<i64> = self.texts(column).filter_map(|text| format.parse(text)).collect();
-        let ticks: Vec<i64> = ticks.into_iter().collect();
-        let (Some(frequency), Some(first), Some(last)) =
-            (Frequency::detect(&ticks, format.kind()), ticks.first(), ticks.last())
-        else {
-            return 1.0;
-        };
-        let on_grid = ticks.iter().filter(|tick| frequency.steps(*first, **tick).is_some()).count() as f64;
-        let points = frequency.floor(*first, *last).unwrap_or(i64::MAX) as f64 + 1.0;
-        on_grid / points.max(ticks.len() as f64)
-    }
-
     /// Returns whether a column has the name of one of ids.
     pub(super) fn has_id_name(&self, column: usize) -> bool {
         self.is_named(column, IDS)
     }
+}
+
+/// Returns the one of several formats with which dates are most regular, and notes it; `None` if there is no format. Formats with
+/// which they are nearly as regular are an error: the dates, which are in `place`, are ambiguous.
+fn most_regular(
+    fitting: &[DateFormat],
+    texts: &[&str],
+    place: &str,
+    notes: &mut Vec<String>,
+) -> Result<Option<DateFormat>, DataProblem> {
+    let regularities: Vec<f64> = fitting.iter().map(|format| regularity(texts, format)).collect();
+    let Some(best) = regularities.iter().copied().max_by(f64::total_cmp) else { return Ok(None) };
+    let equal: Vec<DateFormat> = fitting
+        .iter()
+        .zip(&regularities)
+        .filter(|(_, regularity)| 1.5 * *regularity >= best)
+        .map(|(format, _)| *format)
+        .collect();
+    let example = texts.first().copied().unwrap_or_default();
+    if let [format] = equal.as_slice() {
+        let why = if fitting.len() > 1 { ", with which the times are regular" } else { "" };
+        notes.push(format!("dates such as {example} are {format}{why}"));
+        return Ok(Some(*format));
+    }
+    let choices: Vec<String> = equal.iter().map(|format| format!("{:?}", format.to_string())).collect();
+    Err(DataProblem::Unreadable(format!(
+        "{place}: dates such as {example:?} are ambiguous; say which with --date-format {}",
+        choices.join(" or ")
+    )))
+}
+
+/// Returns how much of a regular grid the times fill: 1 without gaps.
+fn regularity(texts: &[&str], format: &DateFormat) -> f64 {
+    let ticks: BTreeSet<i64> = texts.iter().filter_map(|text| format.parse(text)).collect();
+    let ticks: Vec<i64> = ticks.into_iter().collect();
+    let (Some(frequency), Some(first), Some(last)) =
+        (Frequency::detect(&ticks, format.kind()), ticks.first(), ticks.last())
+    else {
+        return 1.0;
+    };
+    let on_grid = ticks.iter().filter(|tick| frequency.steps(*first, **tick).is_some()).count() as f64;
+    let points = frequency.floor(*first, *last).unwrap_or(i64::MAX) as f64 + 1.0;
+    on_grid / points.max(ticks.len() as f64)
 }
 
 /// Describes a format of numbers.
