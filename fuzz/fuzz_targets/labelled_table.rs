@@ -16,6 +16,7 @@ fuzz_target!(|input: (u8, &[u8])| {
         separator: [',', ' ', ';', '\t'][usize::from(choice >> 2 & 3)],
         missing: vec!["?".into()],
         comment: (choice & 16 != 0).then_some('|'),
+        grouped: choice & 128 != 0,
         trim: if choice & 32 != 0 { ".".into() } else { String::new() },
         ..TableOptions::default()
     };

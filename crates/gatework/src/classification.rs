@@ -243,13 +243,13 @@ impl TrainedClassifier {
 
     /// Reads data with the features and classes of the classifier.
     pub(crate) fn read(&self, path: &Path, labels: Labels) -> Result<Dataset, ClassificationError> {
+        let schema = Schema::of(&self.classifier);
         let options = match &self.loaded {
             Some(loaded) => loaded.experiment.data.table.clone(),
             None if choose::is_image(path) => TableOptions::default(),
-            None => TableOptions { separator: dialect::separator_of(path)?, ..TableOptions::default() },
+            None => dialect::of_schema(path, &schema)?,
         };
         let files = Files::One(path.display().to_string());
-        let schema = Schema::of(&self.classifier);
         let (data, _) = experiment::load(&files, &options, Some(&schema), labels)?;
         if data.features() != schema.features {
             return Err(ClassificationError::OtherFeatures { path: path.to_path_buf() });

@@ -15,7 +15,7 @@ use gatework_train::files;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::reading::{Reading, number};
+use super::reading::{Format, Reading, number};
 use super::{DataError, Dataset, Feature, Kind, MAX_CATEGORIES, MAX_CLASSES, MAX_VALUES, Values};
 
 /// Most bytes of a text table after decompression.
@@ -44,6 +44,9 @@ pub struct TableOptions {
     /// The character between the integer and the fraction of a number: a point or a comma.
     #[serde(skip_serializing_if = "is_point")]
     pub decimal: char,
+    /// Whether numbers may have groups of thousands, such as 1,234 or, with a decimal comma, 1.234.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub grouped: bool,
     /// Names of columns of dates, which are numbers of days since 1970-01-01.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dates: Vec<String>,
@@ -66,10 +69,11 @@ fn is_point(decimal: &char) -> bool {
 impl TableOptions {
     /// Returns how the fields of a column become numbers.
     fn reading(&self, name: &str) -> Reading {
+        let format = Format { decimal: self.decimal, grouped: self.grouped };
         match self.units.get(name) {
-            Some(unit) => Reading::Unit(self.decimal, unit.clone()),
+            Some(unit) => Reading::Unit(format, unit.clone()),
             None if self.dates.iter().any(|date| date == name) => Reading::Date,
-            None => Reading::Number(self.decimal),
+            None => Reading::Number(format),
         }
     }
 }
@@ -84,6 +88,7 @@ impl Default for TableOptions {
             ignore: Vec::new(),
             categorical: Vec::new(),
             decimal: '.',
+            grouped: false,
             dates: Vec::new(),
             units: BTreeMap::new(),
             comment: None,
@@ -352,7 +357,10 @@ impl Cells {
         let name = self.names[column].clone();
         let fields = || (0..self.rows()).filter_map(|row| self.field(row, column));
         let reading = &self.readings[column];
-        if !options.categorical.contains(&name) && fields().all(|field| reading.parse(field).is_some()) {
+        // A field that does not fit a declared reading is an error when the values are read.
+        let is_declared = !matches!(reading, Reading::Number(_));
+        let is_numeric = || is_declared || fields().all(|field| reading.parse(field).is_some());
+        if !options.categorical.contains(&name) && is_numeric() {
             return Ok(Feature::numeric(name));
         }
         let categories: BTreeSet<&str> = fields().collect();
@@ -452,8 +460,9 @@ impl Cells {
 /// Sorts classes, as numbers if all of them are.
 fn sorted_classes(names: BTreeSet<&str>) -> Vec<String> {
     let mut names: Vec<&str> = names.into_iter().collect();
-    if names.iter().all(|name| number(name, '.').is_some()) {
-        let value = |name: &&str| number(name, '.').unwrap_or(0.0);
+    let plain = Format { decimal: '.', grouped: false };
+    if names.iter().all(|name| number(name, plain).is_some()) {
+        let value = |name: &&str| number(name, plain).unwrap_or(0.0);
         names.sort_by(|a, b| value(a).total_cmp(&value(b)));
     }
     names.into_iter().map(str::to_string).collect()
@@ -538,6 +547,7 @@ mod tests {
         let options = TableOptions {
             separator: ';',
             decimal: ',',
+            grouped: true,
             dates: vec!["day".into()],
             units: [("weight".to_string(), "kg".to_string())].into(),
             ..TableOptions::default()
@@ -559,6 +569,36 @@ mod tests {
         let other = TableOptions { decimal: ':', ..options.clone() };
         let error = parse(later, Path::new("x.csv"), &other, None, Labels::Needed).unwrap_err().to_string();
         assert!(error.ends_with("the decimal character is ':', but must be a point or a comma"), "{error}");
+    }
+
+    #[test]
+    fn a_field_that_does_not_fit_a_declared_reading_is_named() {
+        let options = TableOptions {
+            dates: vec!["day".into()],
+            units: [("weight".to_string(), "kg".to_string())].into(),
+            ..TableOptions::default()
+        };
+        for (row, right) in [
+            ("12/31/2024,1 kg,a", "x.csv:3: column \"day\" has dates such as 2024-12-31, but its value is"),
+            ("2024-12-31,7 lb,a", "x.csv:3: column \"weight\" has numbers with the unit \"kg\", but its"),
+        ] {
+            let text = format!("day,weight,kind\n2024-12-30,2 kg,b\n{row}\n");
+            let path = Path::new("x.csv");
+            let error = parse(text.as_bytes(), path, &options, None, Labels::Needed).unwrap_err();
+            assert!(error.to_string().starts_with(right), "{error}");
+        }
+    }
+
+    #[test]
+    fn groups_of_thousands_are_categories_unless_they_are_declared() {
+        let kind = |grouped: bool| {
+            let options = TableOptions { grouped, ..TableOptions::default() };
+            let text = b"size,kind\n\"1,234\",a\n\"2,345\",b\n";
+            let data = parse(text, Path::new("x.csv"), &options, None, Labels::Needed).unwrap();
+            data.features()[0].kind.clone()
+        };
+        assert_eq!(kind(true), Kind::Numeric);
+        assert_eq!(kind(false), Kind::Categorical(vec!["1,234".into(), "2,345".into()]));
     }
 
     #[test]
