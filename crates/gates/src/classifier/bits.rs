@@ -4,7 +4,7 @@ use gatework_logic::classifier::{Encoder, FeatureKind};
 use rayon::prelude::*;
 
 use super::data::Dataset;
-use super::missing::Sides;
+use super::missing::DefaultDirections;
 use crate::kernel::Row;
 
 /// Bits of a word.
@@ -19,8 +19,8 @@ enum Test {
     Missing,
 }
 
-/// An encoder as a flat list of tests. The bits are those of [`Encoder::encode_row`], except that missing values are on the learned
-/// side of a threshold.
+/// An encoder as a flat list of tests. The bits are those of [`Encoder::encode_row`], except that missing values
+/// are in the default direction of each threshold.
 #[derive(Clone, Debug)]
 pub struct FlatEncoder {
     tests: Vec<(u32, Test)>,
@@ -28,14 +28,14 @@ pub struct FlatEncoder {
 
 impl FlatEncoder {
     /// Flattens an encoder.
-    pub fn new(encoder: &Encoder, sides: &Sides) -> FlatEncoder {
+    pub fn new(encoder: &Encoder, directions: &DefaultDirections) -> FlatEncoder {
         let mut tests = Vec::with_capacity(encoder.bits());
         for (column, feature) in (0u32..).zip(encoder.features()) {
             match &feature.kind {
                 FeatureKind::Numeric(thresholds) => {
                     let first = tests.len();
                     tests.extend(thresholds.iter().enumerate().map(|(at, &threshold)| {
-                        let is_above = sides.missing_bit(first + at).is_some();
+                        let is_above = directions.missing_bit(first + at).is_some();
                         let test = if is_above { Test::AboveOrMissing } else { Test::Above };
                         (column, test(threshold))
                     }));
@@ -146,7 +146,7 @@ mod tests {
         fn a_lane_has_the_bits_of_its_sample(a in -0.5f32..1.5, b in 0u32..42, lane in 0usize..LANES) {
             let row = [a, if b == 41 { f32::NAN } else { b as f32 }];
             let data = Dataset::new(2, row.to_vec(), vec![0]).unwrap();
-            let flat = FlatEncoder::new(&encoder(), &Sides::default());
+            let flat = FlatEncoder::new(&encoder(), &DefaultDirections::default());
             let packed = PackedBits::new(&flat, &data, &[0]);
             let mut rows = vec![Row([0.5; LANES]); flat.bits()];
             write_lane(packed.sample(0), lane, &mut rows);

@@ -60,11 +60,12 @@ pub struct ClassifierBuilder {
 pub struct Fitted {
     /// The hard classifier: encoder, circuit and head.
     pub classifier: Classifier,
-    /// Share of the test rows that the hard classifier gets right; of the validation rows, if no test rows were held back.
+    /// Share of the test rows that the hard classifier gets right; of the validation rows, if no test rows were held back. With fewer
+    /// than about ten rows of every class there are no validation rows either: then it is that of the training rows.
     pub accuracy: f64,
     /// The same for the soft network, before the search.
     pub soft_accuracy: f64,
-    /// Share of the validation rows that the hard classifier gets right.
+    /// Share of the validation rows that the hard classifier gets right; of the training rows, if there are none.
     pub validation_accuracy: f64,
     /// The settings, with all that was chosen.
     pub experiment: Experiment,
@@ -222,6 +223,10 @@ impl ClassifierBuilder {
         observer: &impl Observer,
         stop: &AtomicBool,
     ) -> Result<Fitted, ClassifierError> {
+        if data.class_counts().iter().filter(|&&rows| rows > 0).count() < 2 {
+            let message = "all rows have the same class; a classifier needs at least two classes";
+            return Err(DataError::Unusable(message.into()).into());
+        }
         let test = self.request.test.clone().unwrap_or(TestData::Share(0.0));
         let experiment = self.change(choose::in_memory(&data, test));
         self.train(experiment, data, None, observer, stop)
@@ -262,10 +267,14 @@ impl ClassifierBuilder {
         observer: &impl Observer,
         stop: &AtomicBool,
     ) -> Result<Fitted, ClassifierError> {
-        if let Some(last) = experiment.model.layers.last_mut().filter(|last| **last > 0) {
+        experiment.check().map_err(|problem| ClassifierError::Setting(problem.message))?;
+        if let Some(last) = experiment.model.layers.last_mut() {
             *last = last.next_multiple_of(data.classes().len().max(1));
         }
-        experiment.check().map_err(|problem| ClassifierError::Setting(problem.message))?;
+        if self.sweeps.is_none() {
+            // The search that was chosen is that of the chosen network.
+            experiment.search = choose::search(&data, &experiment);
+        }
         let prepared = Arc::new(experiment.split(data, test)?);
         let loaded = ClassifierExperiment { experiment };
         let trained =
@@ -363,6 +372,26 @@ mod tests {
     }
 
     #[test]
+    fn the_search_is_chosen_for_the_network_that_was_given() {
+        let (x, y) = exclusive_or();
+        let search = |builder: ClassifierBuilder| builder.epochs(1).fit(3, &x, &y).unwrap().experiment.search;
+        assert_eq!(search(ClassifierBuilder::new()), None);
+        assert_eq!(search(ClassifierBuilder::new().layers(&[40])), Some(SearchSettings::default()));
+        assert_eq!(search(ClassifierBuilder::new().members(1)), Some(SearchSettings::default()));
+        assert_eq!(search(ClassifierBuilder::new().layers(&[40]).sweeps(0)), None);
+        let given = ClassifierBuilder::new().layers(&[40]).sweeps(2);
+        assert_eq!(search(given).map(|search| search.sweeps), Some(2));
+    }
+
+    #[test]
+    fn rows_of_one_class_are_refused() {
+        for class in [0, 1] {
+            let error = ClassifierBuilder::new().fit(2, &[0.0, 1.0, 2.0, 3.0], &[class; 2]).unwrap_err();
+            assert!(error.to_string().contains("needs at least two classes"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_saved_classifier_is_read_again() {
         let (x, y) = exclusive_or();
         let fitted = ClassifierBuilder::new().layers(&[40]).epochs(1).sweeps(0).fit(3, &x, &y).unwrap();
@@ -394,6 +423,9 @@ mod tests {
         assert!(error(ClassifierBuilder::new().test(-0.5)).contains("test is -0.5"));
         assert!(error(ClassifierBuilder::new().epochs(0)).contains("epochs is 0"));
         assert!(error(ClassifierBuilder::new().layers(&[])).contains("model: "));
+        for layers in [&[usize::MAX][..], &[usize::MAX - 1, 40]] {
+            assert!(error(ClassifierBuilder::new().layers(layers)).contains("but the limit is"));
+        }
         let error = ClassifierBuilder::new().fit(3, &x[..5], &y).unwrap_err();
         assert!(matches!(error, ClassifierError::Data(_)), "{error}");
     }

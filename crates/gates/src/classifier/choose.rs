@@ -21,7 +21,7 @@ use super::data::augment::Augment;
 use super::data::dialect::{self, Dialect};
 use super::data::table::{Labels, MAX_TEXT, TableOptions, decompress};
 use super::data::{DataError, Dataset, ImageShape};
-use super::encoder::{EncoderSettings, Thresholds};
+use super::encoder::{DefaultDirection, EncoderSettings, Thresholds};
 use super::experiment::{self, DEFAULT_TEST, DataSettings, Experiment, Files, TaskKind, TestData, Training};
 use super::network::NetworkSettings;
 use super::search::SearchSettings;
@@ -111,11 +111,7 @@ pub(super) fn in_memory(data: &Dataset, test: TestData) -> Experiment {
 
 /// Chooses an experiment for data of which `files` and `table` say where they come from.
 fn for_data(data: &Dataset, files: Files, table: TableOptions, test: Option<TestData>) -> Experiment {
-    let share = match &test {
-        None => DEFAULT_TEST,
-        Some(TestData::Share(share)) => *share,
-        Some(TestData::Files(_)) => 0.0,
-    };
+    let share = share_of(test.as_ref());
     let shape = Shape::of(data, share);
     let (encoder, model, augment, training) = settings(&shape);
     let search = search_of(&shape, &model);
@@ -139,6 +135,21 @@ fn for_data(data: &Dataset, files: Files, table: TableOptions, test: Option<Test
         training,
         search,
     }
+}
+
+/// The share of the rows that is held back for testing.
+fn share_of(test: Option<&TestData>) -> f64 {
+    match test {
+        None => DEFAULT_TEST,
+        Some(TestData::Share(share)) => *share,
+        Some(TestData::Files(_)) => 0.0,
+    }
+}
+
+/// Chooses the search of an experiment with settings that were given.
+pub(super) fn search(data: &Dataset, experiment: &Experiment) -> Option<SearchSettings> {
+    let shape = Shape::of(data, share_of(experiment.data.test.as_ref()));
+    search_of(&shape, &experiment.model)
 }
 
 /// Share of the training rows that selects the best epoch.
@@ -277,6 +288,9 @@ fn describe(dialect: &Dialect, is_given: bool, found: &mut Vec<String>) {
     if options.decimal != '.' {
         found.push("numbers have a decimal comma".to_string());
     }
+    if options.grouped {
+        found.push("numbers have groups of thousands".to_string());
+    }
     for name in &options.dates {
         found.push(format!("dates: column {name:?}, as days"));
     }
@@ -314,7 +328,7 @@ const GATES_OF_A_CATEGORY: usize = 8;
 const MEMBERS: usize = 8;
 const MEMBERS_WORK: usize = 10_000_000_000;
 
-/// Number of wires of which each bit should be a candidate. With fewer, the candidates are drawn by what the bits tell.
+/// Number of wires of which each bit should be a candidate. With fewer, the candidates are drawn by mutual information.
 const READERS: usize = 4;
 
 /// Gates of a layer for each class if a table has one network, as far as there are as many rows: the outputs of a class count finely.
@@ -338,7 +352,9 @@ pub fn settings(shape: &Shape) -> (EncoderSettings, NetworkSettings, Augment, Tr
         None => (32, Thresholds::Supervised, 0.0),
     };
     let room = MAX_INPUTS.saturating_sub(categories) / numbers.max(1);
-    let encoder = EncoderSettings { bits: bits.min(room.max(1)), thresholds, min_share };
+    // Images have no missing values.
+    let default_direction = if image.is_none() { DefaultDirection::Learned } else { DefaultDirection::Below };
+    let encoder = EncoderSettings { bits: bits.min(room.max(1)), thresholds, min_share, default_direction };
     let classes = classes.max(1);
     let gates = (rows / 2).max(GATES_OF_A_CATEGORY.saturating_mul(categories));
     let gates = gates.clamp(300.max(20 * classes), 4000.max(200 * classes)).next_multiple_of(classes);
@@ -386,6 +402,7 @@ mod tests {
         let model = settings(&shape).1;
         assert_eq!((model.members, model.informed, search_of(&shape, &model)), (MEMBERS, false, None));
         assert!(settings(&Shape { numbers: 500, ..shape }).1.informed);
+        assert_eq!(settings(&shape).0.default_direction, DefaultDirection::Learned);
         let large = Shape { rows: 1_000_000, ..shape };
         let model = settings(&large).1;
         assert_eq!(model.members, 1);

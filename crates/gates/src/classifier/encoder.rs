@@ -24,6 +24,20 @@ pub struct EncoderSettings {
     pub thresholds: Thresholds,
     /// Smallest share of the training rows in which a bit must be 1, and in which it must be 0.
     pub min_share: f64,
+    /// On which side of a threshold missing values are.
+    pub default_direction: DefaultDirection,
+}
+
+/// On which side of a threshold missing values are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DefaultDirection {
+    /// Below all thresholds.
+    #[default]
+    Below,
+    /// Above or below each threshold, whichever has more mutual information with the class in the training rows.
+    Learned,
 }
 
 /// How thresholds are chosen.
@@ -42,7 +56,12 @@ pub enum Thresholds {
 
 impl Default for EncoderSettings {
     fn default() -> EncoderSettings {
-        EncoderSettings { bits: 8, thresholds: Thresholds::Quantile, min_share: 0.0 }
+        EncoderSettings {
+            bits: 8,
+            thresholds: Thresholds::Quantile,
+            min_share: 0.0,
+            default_direction: DefaultDirection::Below,
+        }
     }
 }
 
@@ -251,7 +270,8 @@ mod tests {
         assert_eq!(thresholds(&quantile(3), &many), [24.5, 49.5, 74.5]);
         let skewed: Vec<f32> = (0..100).map(|i| if i < 90 { 0.0 } else { i as f32 }).collect();
         assert_eq!(thresholds(&quantile(3), &skewed), [45.0], "a boundary is used once");
-        let uniform = EncoderSettings { bits: 3, thresholds: Thresholds::Uniform, min_share: 0.0 };
+        let uniform =
+            EncoderSettings { bits: 3, thresholds: Thresholds::Uniform, ..EncoderSettings::default() };
         assert_eq!(thresholds(&uniform, &[0.0, 1.0, 8.0]), [2.0, 4.0, 6.0]);
         let next = f32::from_bits(1.0f32.to_bits() + 1);
         assert_eq!(thresholds(&quantile(1), &[1.0, next]), [1.0]);
@@ -262,7 +282,8 @@ mod tests {
         let rows: Vec<u32> = (0..100).collect();
         let labels = rows.iter().map(|row| u32::from((37..61).contains(row))).collect();
         let data = Dataset::new(2, rows.iter().flat_map(|&row| [row as f32, 0.0]).collect(), labels).unwrap();
-        let settings = |bits| EncoderSettings { bits, thresholds: Thresholds::Supervised, min_share: 0.0 };
+        let settings =
+            |bits| EncoderSettings { bits, thresholds: Thresholds::Supervised, ..EncoderSettings::default() };
         let of = |bits| match &settings(bits).fit(&data, &rows).unwrap().features()[0].kind {
             FeatureKind::Numeric(thresholds) => thresholds.clone(),
             FeatureKind::Categorical(_) => unreachable!(),
@@ -273,7 +294,12 @@ mod tests {
 
     #[test]
     fn bits_that_are_rarely_set_or_constant_are_left_out() {
-        let rare = EncoderSettings { bits: 1, thresholds: Thresholds::Uniform, min_share: 0.3 };
+        let rare = EncoderSettings {
+            bits: 1,
+            thresholds: Thresholds::Uniform,
+            min_share: 0.3,
+            ..EncoderSettings::default()
+        };
         assert!(thresholds(&rare, &[0.0, 0.0, 0.0, 1.0]).is_empty());
         assert_eq!(thresholds(&rare, &[0.0, 0.0, 1.0, 1.0]), [0.5]);
     }

@@ -1,4 +1,4 @@
-//! What bits tell about the class: entropies, and the information of every bit of the training rows.
+//! Mutual information of bits and the class: entropies, and the relevance of every bit in the training rows.
 
 use super::bits::PackedBits;
 
@@ -13,7 +13,7 @@ pub(super) fn entropy(counts: impl Iterator<Item = usize>) -> f64 {
     (n_ln_n(rows) - sum).max(0.0)
 }
 
-/// Returns how relevant each bit is: the root of the information about the class, in nats over all rows, that exceeds what the best of
+/// Returns how relevant each bit is: the root of the mutual information with the class, in nats over all rows, that exceeds what the best of
 /// as many random bits has. With the root, one strong feature does not leave the others without candidates.
 pub(super) fn relevance(packed: &PackedBits, labels: &[u32], classes: usize) -> Vec<f32> {
     let (bits, mut rows) = (packed.bits(), vec![0usize; classes]);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::classifier::bits::FlatEncoder;
     use crate::classifier::data::Dataset;
-    use crate::classifier::missing::Sides;
+    use crate::classifier::missing::DefaultDirections;
     use gatework_logic::classifier::{Encoder, Feature};
 
     #[test]
@@ -56,7 +56,8 @@ mod tests {
         let data = Dataset::new(3, values, labels.clone()).unwrap();
         let features = ["a", "b", "c"].map(|name| Feature::numeric(name, vec![0.5]));
         let encoder = Encoder::new(features.into(), None).unwrap();
-        let packed = PackedBits::new(&FlatEncoder::new(&encoder, &Sides::default()), &data, &rows);
+        let packed =
+            PackedBits::new(&FlatEncoder::new(&encoder, &DefaultDirections::default()), &data, &rows);
         let relevance = relevance(&packed, &labels, 2);
         let all = (200.0 * 2f64.ln() - 0.5 - 3f64.ln()).sqrt();
         assert!((f64::from(relevance[0]) - all).abs() < 1e-4, "{relevance:?}");

@@ -1,4 +1,5 @@
-//! The side of a threshold on which a missing value is: that which tells more about the class, as trees learn it.
+//! The default directions of missing values, as gradient-boosted trees learn them: above or below each threshold, whichever has more
+//! mutual information with the class.
 //!
 //! A missing value sets no threshold bit of the encoder. Where it should be above a threshold, the network reads the OR of the
 //! threshold bit and the missing bit of the feature. In the circuit that is one gate for each such threshold that is read.
@@ -9,16 +10,16 @@ use gatework_logic::{Circuit, CircuitError, Gate, Node};
 use super::data::Dataset;
 use super::information::entropy;
 
-/// The sides of all thresholds of an encoder.
+/// The default direction at each threshold of an encoder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sides {
+pub struct DefaultDirections {
     /// For each bit the missing bit of its feature, if missing values are above its threshold.
     above: Vec<Option<u32>>,
 }
 
-impl Sides {
-    /// Learns the sides from some rows of a data set.
-    pub fn learn(encoder: &Encoder, data: &Dataset, rows: &[u32]) -> Sides {
+impl DefaultDirections {
+    /// Learns the default directions from some rows of a data set.
+    pub fn learn(encoder: &Encoder, data: &Dataset, rows: &[u32]) -> DefaultDirections {
         let mut above = vec![None; encoder.bits()];
         for (column, (feature, range)) in encoder.features().iter().zip(encoder.ranges()).enumerate() {
             let FeatureKind::Numeric(thresholds) = &feature.kind else { continue };
@@ -31,7 +32,11 @@ impl Sides {
                 above[bit] = is_above.then_some(missing);
             }
         }
-        if above.iter().all(Option::is_none) { Sides::default() } else { Sides { above } }
+        if above.iter().all(Option::is_none) {
+            DefaultDirections::default()
+        } else {
+            DefaultDirections { above }
+        }
     }
 
     /// Returns the missing bit of the feature of a bit, if missing values are above its threshold.
@@ -94,7 +99,7 @@ impl Counts {
         Counts { classes, between, missing }
     }
 
-    /// Whether missing values tell more above than below, for each threshold.
+    /// Whether the mutual information with the class is larger if missing values are above, for each threshold.
     fn missing_is_above(&self) -> impl Iterator<Item = bool> {
         let mut above = vec![0; self.classes];
         for counts in self.between.chunks_exact(self.classes) {
@@ -134,25 +139,28 @@ mod tests {
         let encoder = |thresholds: &[f32]| {
             Encoder::new(vec![Feature::numeric("a", thresholds.to_vec()).with_missing()], None).unwrap()
         };
-        let sides = Sides::learn(&encoder(&[50.5, 78.0]), &data, &rows);
-        assert_eq!(sides.above, [Some(2), Some(2), None]);
+        let directions = DefaultDirections::learn(&encoder(&[50.5, 78.0]), &data, &rows);
+        assert_eq!(directions.above, [Some(2), Some(2), None]);
         // The class of the rows without a value is now that of the low values.
         let values = (0..100).map(|row| -data.value(row, 0)).collect();
         let mirrored = Dataset::new(1, values, data.labels().to_vec()).unwrap();
-        assert_eq!(Sides::learn(&encoder(&[-50.5]), &mirrored, &rows), Sides::default());
+        assert_eq!(
+            DefaultDirections::learn(&encoder(&[-50.5]), &mirrored, &rows),
+            DefaultDirections::default()
+        );
         let plain = Encoder::new(vec![Feature::numeric("a", vec![50.5])], None).unwrap();
-        assert_eq!(Sides::learn(&plain, &data, &rows), Sides::default());
+        assert_eq!(DefaultDirections::learn(&plain, &data, &rows), DefaultDirections::default());
     }
 
     proptest! {
         #[test]
         fn the_circuit_reads_what_the_network_reads(bits in prop::collection::vec(any::<bool>(), 3), gates in 0usize..16) {
-            let sides = Sides { above: vec![Some(2), None, None] };
+            let directions = DefaultDirections { above: vec![Some(2), None, None] };
             let gate = Gate::from_index(gates as u8).unwrap();
             let nodes = vec![Node::new(gate, 0, 1), Node::new(Gate::XOR, 3, 0)];
             let network = Circuit::new(3, nodes, vec![4, 0, 1]).unwrap();
             let seen = [bits[0] || bits[2], bits[1], bits[2]];
-            let applied = sides.apply(network.clone()).unwrap();
+            let applied = directions.apply(network.clone()).unwrap();
             prop_assert_eq!(applied.eval(&bits).unwrap(), network.eval(&seen).unwrap());
             prop_assert_eq!(applied.nodes().len(), 3);
         }

@@ -12,10 +12,10 @@ use super::ClassifierError;
 use super::bits::{FlatEncoder, PackedBits, write_lane};
 use super::data::Dataset;
 use super::data::augment::Augment;
-use super::encoder::EncoderSettings;
+use super::encoder::{DefaultDirection, EncoderSettings};
 use super::experiment::Training;
 use super::information;
-use super::missing::Sides;
+use super::missing::DefaultDirections;
 use super::network::{Inputs, Network, NetworkSettings, Sampling};
 
 /// Some rows of a data set with their labels, encoded.
@@ -33,7 +33,7 @@ pub struct Subset {
 impl Subset {
     /// Encodes some rows.
     pub fn new(data: &Arc<Dataset>, rows: Vec<u32>, encoder: &Encoder) -> Subset {
-        Subset::encode(data, rows, &FlatEncoder::new(encoder, &Sides::default()))
+        Subset::encode(data, rows, &FlatEncoder::new(encoder, &DefaultDirections::default()))
     }
 
     fn encode(data: &Arc<Dataset>, rows: Vec<u32>, flat: &FlatEncoder) -> Subset {
@@ -75,8 +75,7 @@ impl Subset {
 pub struct Prepared {
     /// The fitted encoder.
     pub encoder: Encoder,
-    /// The sides of the thresholds on which missing values are.
-    sides: Sides,
+    directions: DefaultDirections,
     /// The rows that are trained on.
     pub train: Subset,
     /// The rows that select the best epoch; those of the training, if none are held back.
@@ -95,13 +94,16 @@ impl Prepared {
         settings: &EncoderSettings,
     ) -> Result<Prepared, ClassifierError> {
         let encoder = settings.fit(data, &train)?;
-        let sides = Sides::learn(&encoder, data, &train);
-        let flat = FlatEncoder::new(&encoder, &sides);
+        let directions = match settings.default_direction {
+            DefaultDirection::Below => DefaultDirections::default(),
+            DefaultDirection::Learned => DefaultDirections::learn(&encoder, data, &train),
+        };
+        let flat = FlatEncoder::new(&encoder, &directions);
         let train = Subset::encode(data, train, &flat);
         let validation =
             if validation.is_empty() { train.clone() } else { Subset::encode(data, validation, &flat) };
         let test = test.map(|(data, rows)| Subset::encode(data, rows, &flat));
-        Ok(Prepared { encoder, sides, train, validation, test })
+        Ok(Prepared { encoder, directions, train, validation, test })
     }
 
     /// The names of the classes.
@@ -140,7 +142,7 @@ impl Prepared {
 
     /// Returns the hard classifier of a network.
     pub fn harden(&self, network: &Network) -> Result<Classifier, ClassifierError> {
-        let circuit = self.sides.apply(network.harden()?)?;
+        let circuit = self.directions.apply(network.harden()?)?;
         let head =
             Head::equal_groups(self.classes().to_vec(), circuit.outputs().len(), network.temperature())?;
         Ok(Classifier::new(self.encoder.clone(), circuit, head)?)
@@ -173,7 +175,7 @@ impl ClassifierTask {
         Ok(ClassifierTask {
             network: prepared.network(settings, training, seed)?,
             updates: training.epochs * prepared.updates_per_epoch(training),
-            flat: FlatEncoder::new(&prepared.encoder, &prepared.sides),
+            flat: FlatEncoder::new(&prepared.encoder, &prepared.directions),
             prepared: Arc::clone(prepared),
             training: training.clone(),
             augment,
@@ -308,6 +310,21 @@ mod tests {
             assert_eq!(whole.params().grads, later.params().grads);
             assert!(whole.params().grads.iter().any(|&grad| grad != 0.0));
         }
+    }
+
+    /// Runs of experiments that do not name the setting were trained with missing values below all thresholds.
+    #[test]
+    fn missing_values_are_below_all_thresholds_unless_their_direction_is_learned() {
+        let values = (0..40).map(|row| if row < 10 { f32::NAN } else { row as f32 }).collect();
+        let labels = (0..40).map(|row| u32::from(!(10..30).contains(&row))).collect();
+        let data = Arc::new(Dataset::new(1, values, labels).unwrap());
+        let directions = |default_direction| {
+            let settings = EncoderSettings { default_direction, ..EncoderSettings::default() };
+            Prepared::new(&data, (0..40).collect(), Vec::new(), None, &settings).unwrap().directions
+        };
+        let settings: EncoderSettings = toml::from_str("bits = 8").unwrap();
+        assert_eq!(directions(settings.default_direction), DefaultDirections::default());
+        assert_ne!(directions(DefaultDirection::Learned), DefaultDirections::default());
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct NetworkSettings {
     pub wiring: Connections,
     /// Candidates for each operand, if wires are learned: a multiple of 4.
     pub candidates: usize,
-    /// Whether half of the candidates of the first layer are drawn by what their bits tell about the class in the training rows.
+    /// Whether half of the candidates of the first layer are drawn by the mutual information of their bits with the class in the training rows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub informed: bool,
     /// Number of leading layers with learned wires; the others have random ones. All, if not given.
