@@ -361,6 +361,14 @@ impl Experiment {
         toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
     }
 
+    /// Returns the files that the data are read from, whether they exist or not. Built-in data have none.
+    pub fn data_files(&self) -> Vec<PathBuf> {
+        let test = if let Some(TestData::Files(files)) = &self.data.test { files.as_slice() } else { &[] };
+        let given = self.data.train.as_slice().iter().chain(test);
+        let own = given.filter(|path| !built_in::NAMES.contains(&path.as_str()));
+        own.filter_map(|path| resolve(path).ok()).flat_map(|path| images::files_of(&path)).collect()
+    }
+
     /// Loads the data, splits and encodes them.
     pub fn prepare(&self) -> Result<Prepared, ClassifierError> {
         let (data, test) = self.load()?;

@@ -106,6 +106,7 @@ const speed = () => +$("speed").value < most ? 2 ** $("speed").value : 1e9;
 function play(on) {
   playing = on;
   rested = false;
+  dirty = true;
   due = on ? 1 : 0;
   $("play").textContent = on ? "Pause" : "Play";
   if (on) say("");
@@ -128,8 +129,13 @@ async function film() {
     film_timer = 0;
     return;
   }
-  const other = (await WebAssembly.instantiate(module, {})).exports, own = machine;
-  if (timer !== film_timer || !rerun(other, 0)) return;  // Another strip is due, or there is no memory.
+  const other = await WebAssembly.instantiate(module, {}).then(instance => instance.exports, () => null), own = machine;
+  if (timer !== film_timer) return;  // Another strip is due.
+  if (!other || !rerun(other, 0)) {  // There is no memory for another grid.
+    $("film").hidden = true;
+    film_timer = 0;
+    return;
+  }
   const strip = [];
   for (let at = 0; ; at = Math.min(last, at + stride)) {
     const frame = document.createElement("button"), view = document.createElement("canvas");
@@ -143,10 +149,12 @@ async function film() {
     frame.type = "button";
     frame.append(view, `step ${at}`);
     frame.addEventListener("click", () => {
-      rerun(machine, at);
-      step = at;
       play(false);
-      dirty = true;
+      if (!rerun(machine, at)) {
+        say("There is not enough memory to go to that step.");
+        return;
+      }
+      step = at;
       say(`Step ${at}.`);
     });
     strip.push(frame);
@@ -369,7 +377,7 @@ const actions = {
 for (const name in actions) $(name).addEventListener("click", actions[name]);
 addEventListener("keydown", event => {
   const action = { " ": "play", s: "step", r: "reset" }[event.key];
-  const typing = event.target.closest("input[type=number], select"), pressing = event.target.closest("button, input");
+  const typing = event.target.closest("input[type=number], select"), pressing = event.target.closest("button, input, summary, a, [tabindex]:not(#board)");
   if (!action || typing || (pressing && action === "play") || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   actions[action]();

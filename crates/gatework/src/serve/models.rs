@@ -41,24 +41,25 @@ struct Slot {
 
 #[derive(Clone)]
 struct Current {
-    stamp: Stamp,
+    /// Those of the files that a model is loaded from.
+    stamp: [Stamp; 2],
     model: Arc<Model>,
 }
 
-/// Time and size of the files that a model is loaded from; they tell versions apart. Files are replaced as a whole, so a new version has another time.
-pub type Stamp = [Option<(SystemTime, u64)>; 2];
+/// Time and size of a file; `None` if it cannot be found. They tell versions apart: files are replaced as a whole, so a new
+/// version has another time.
+pub type Stamp = Option<(SystemTime, u64)>;
 
-pub fn stamp(run: &Path) -> Stamp {
-    ["model.safetensors", "circuit.json"].map(|name| {
-        let data = run.join(name).metadata().ok()?;
-        Some((data.modified().ok()?, data.len()))
-    })
+/// Returns the stamp of a file.
+pub fn stamp(file: &Path) -> Stamp {
+    let data = file.metadata().ok()?;
+    Some((data.modified().ok()?, data.len()))
 }
 
 impl Models {
     /// Returns the model of a run.
     pub fn get(&self, run: &Run) -> Result<Arc<Model>, Problem> {
-        let stamp = stamp(&run.path);
+        let stamp = ["model.safetensors", "circuit.json"].map(|name| stamp(&run.path.join(name)));
         let slot = self.slot(&run.path);
         let current = slot.current();
         let _loading = match current {

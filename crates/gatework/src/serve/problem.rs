@@ -9,7 +9,7 @@ use serde_json::json;
 const MAX_DETAIL: usize = 1000;
 
 /// A request that is not answered as asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Problem {
     /// The status of the response.
     pub status: StatusCode,

@@ -16,16 +16,33 @@ const CIFAR_RECORD: usize = 1 + 3 * 32 * 32;
 /// Reads the images of an IDX file, plain or gzip, and the labels of the file whose name has `labels-idx1` in place of
 /// `images-idx3`.
 pub fn read_idx(path: &Path) -> Result<Dataset, DataError> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let labels = name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1");
-    if labels == name {
+    let Some(labels_path) = labels_path(path) else {
         let message =
             "the name of a file of IDX images has images-idx3 in it, and that of its labels labels-idx1";
         return Err(DataError::content(path, message));
-    }
-    let labels_path = path.with_file_name(labels);
+    };
     let read = |path: &Path| decompress(&files::read(path)?, path, MAX_VALUES as u64);
     parse_idx(&read(path)?, path, &read(&labels_path)?, &labels_path)
+}
+
+/// The path of the labels of IDX images; `None` for other files.
+fn labels_path(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let labels = name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1");
+    (labels != name).then(|| path.with_file_name(labels))
+}
+
+/// Returns all files that the data at a path are read from: IDX images with their labels, the folders of classes with their
+/// files, or the file itself. They need not exist.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return std::iter::once(path.to_path_buf()).chain(labels_path(path)).collect();
+    }
+    let mut files = entries(path).unwrap_or_default();
+    for index in 0..files.len() {
+        files.extend(entries(&files[index]).unwrap_or_default());
+    }
+    files
 }
 
 /// Parses IDX files of images and labels; the paths name them in errors.

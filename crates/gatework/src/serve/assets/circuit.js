@@ -4,15 +4,13 @@
 Gatework.circuit = (() => {
   const { make, number } = Gatework;
   const most = 400, many = 60;  // The gates that are drawn; those that are easy to follow.
+  const about = "Choose a gate, an input or an output to see what it depends on.";
 
-  // Draws a circuit, or the cone of one of its outputs. `live` gives the value of an input, or null.
+  // Draws a circuit, or the cone of one of its outputs; the error says why it cannot. `live` gives the value of an input, or null.
   async function schematic(place, hint, path, label, live) {
     const response = await fetch(path).catch(() => null);
-    if (!response?.ok) {
-      hint.textContent = response ? (await response.json().catch(() => ({}))).detail ?? "it cannot be drawn" : "the server does not answer";
-      place.replaceChildren();
-      return null;
-    }
+    if (!response) throw new Error("the server does not answer");
+    if (!response.ok) throw new Error((await response.json().catch(() => ({}))).detail ?? "it cannot be drawn");
     // The page has styles of its own, and its policy allows no others.
     const text = (await response.text()).replace(/<style>[^]*?<\/style>/, "");
     const svg = document.importNode(new DOMParser().parseFromString(text, "image/svg+xml").documentElement, true);
@@ -23,7 +21,6 @@ Gatework.circuit = (() => {
     const [width, whole] = ["width", "height"].map(side => Number(svg.getAttribute(side))), head = 52, height = whole - head;
     svg.setAttribute("viewBox", `0 ${head} ${width} ${height}`);
     const lines = [...svg.querySelectorAll("[data-to]")], items = [...svg.querySelectorAll("[data-id]")];
-    const about = "Choose a gate, an input or an output to see what it depends on.";
     let chosen = null;
     const choose = id => {
       chosen = id === chosen ? null : id;
@@ -60,8 +57,6 @@ Gatework.circuit = (() => {
       svg.setAttribute("height", height * scale);
     };
     zoom(1);
-    hint.textContent = about;
-    place.replaceChildren(svg);
 
     // Gates are in topological order; bit 3 of a gate is its value for (0, 0), bit 0 that for (1, 1).
     const gates = items.filter(item => item.dataset.gate).map(item => [item.dataset.id, Number(item.dataset.gate), ...item.dataset.operands.split(" ")]);
@@ -88,7 +83,7 @@ Gatework.circuit = (() => {
       return values;
     };
     const hide = () => [...lines, ...items].forEach(item => item.classList.remove("one", "zero"));
-    return { zoom, show, hide };
+    return { svg, zoom, show, hide };
   }
 
   // A drawing with its choice of outputs and its zoom. `channels` says which channel of the player each channel of the circuit is.
@@ -111,9 +106,16 @@ Gatework.circuit = (() => {
     const load = async () => {
       const call = ++calls, parameters = new URLSearchParams(query);
       if (select.value !== "") parameters.set("output", select.value);
-      const next = await schematic(place, hint, `${api}/export/svg?${parameters}`, `${name} circuit`, input);
-      if (call !== calls) return;
+      let next = null, text = about;
+      try {
+        next = await schematic(place, hint, `${api}/export/svg?${parameters}`, `${name} circuit`, input);
+      } catch (error) {
+        text = error.message;
+      }
+      if (call !== calls) return;  // Another output was chosen meanwhile.
       drawn = next;
+      hint.textContent = text;
+      place.replaceChildren(...(drawn ? [drawn.svg] : []));
       show();
     };
     select.addEventListener("change", load);
@@ -134,15 +136,21 @@ Gatework.circuit = (() => {
   function cell(drawings) {
     const on = make("input", { type: "checkbox", id: "live-values" });
     const field = name => make("input", { type: "number", min: 0, step: 1, id: `cell-${name}` });
-    const row = field("row"), column = field("column"), values = make("p", { class: "muted", role: "status", id: "cell-values" });
+    const row = field("row"), column = field("column"), values = make("p", { class: "muted", id: "cell-values" });
+    // What screen readers say: while the automaton runs, only the values of a cell that was just chosen.
+    const spoken = make("p", { class: "spoken", role: "status" });
+    let last = "";
     const tool = make("input", { type: "radio", name: "tool", value: "inspect" });
     document.querySelector(".tools").append(make("label", {}, tool, make("span", {}, "Inspect")));
     const show = () => {
       drawings.forEach(one => one.live(on.checked));
-      if (!on.checked || !watched) { values.textContent = ""; return; }
+      if (!on.checked || !watched) { values.textContent = spoken.textContent = last = ""; return; }
       if (document.activeElement !== row) row.value = watched[0];
       if (document.activeElement !== column) column.value = watched[1];
       values.textContent = `Step ${step}, cell (${watched.join(", ")}): ${rule.live.map(channel => `c${channel} = ${get(channel, ...watched)}`).slice(0, 16).join(", ")}${rule.live.length > 16 ? ", …" : "."}`;
+      if ((playing && last === watched.join()) || spoken.textContent === values.textContent) return;
+      spoken.textContent = values.textContent;
+      last = watched.join();
     };
     const choose = () => { watch(row.value, column.value); on.checked = true; };
     row.addEventListener("change", choose);
@@ -151,7 +159,7 @@ Gatework.circuit = (() => {
     on.addEventListener("change", () => { if (on.checked) watch(...(watched ?? [height >> 1, width >> 1])); else { watched = null; dirty = true; } });
     canvas.addEventListener("drawn", () => { if (watched) on.checked = true; show(); });
     return make("div", {}, make("div", { class: "live" }, make("label", { class: "check" }, on, "Values of a cell as it runs"),
-      make("label", {}, "Row ", row), make("label", {}, "Column ", column)), values);
+      make("label", {}, "Row ", row), make("label", {}, "Column ", column)), values, spoken);
   }
 
   return { drawing, cell };

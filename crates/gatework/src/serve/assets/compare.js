@@ -22,13 +22,19 @@
     return points;
   }
   async function load(name) {
-    if (!details.has(name)) details.set(name, Promise.all([ask(api_path(name)), losses(name)]));
+    if (!details.has(name)) {
+      const found = Promise.all([ask(api_path(name)), losses(name)]), forget = () => details.delete(name);
+      details.set(name, found);
+      // What failed, or is still in training, is asked for again.
+      found.then(([run]) => { if (run.state !== "finished") forget(); }, forget);
+    }
     const [run, points] = await details.get(name);
     // A run in training has no losses on file yet.
     return { run, points: points ?? run.progress?.seeds?.at(-1)?.curve.map(([x, y]) => [x, y]) ?? [] };
   }
+  let calls = 0;
   async function show() {
-    const names = [...chosen];
+    const names = [...chosen], call = ++calls;
     history.replaceState(null, "", "#" + new URLSearchParams(names.map(name => ["run", name])));
     $("status").textContent = names.length < 2 ? `Choose two to ${most} runs.` : "";
     $("curves").hidden = $("settings").hidden = names.length < 2;
@@ -37,9 +43,10 @@
     try {
       loaded = await Promise.all(names.map(load));
     } catch (error) {
-      $("status").textContent = error.message;
+      if (call === calls) $("status").textContent = error.message;
       return;
     }
+    if (call !== calls) return;  // Other runs were chosen meanwhile.
     const lines = loaded.map(({ points }, i) => ({ points, kind: "soft", colour: colours[i] }));
     const legend = make("ul", { class: "legend" }, ...names.map((name, i) => {
       const mark = make("i");

@@ -28,7 +28,7 @@
       bar.hidden = now.state !== "training";
       bar.max = (stage ? stage.total : now.progress?.updates) || 1;
       const done = stage ? stage.done : seed?.update;
-      // A stage without an end shows that it is at work.
+      // Without a known total, the progress bar is indeterminate.
       if (done === undefined || stage?.total === 0) bar.removeAttribute("value"); else bar.value = done;
       if (seed?.curve?.length > 1) {
         const soft = seed.curve.map(([x, y]) => [x, y]), hard = seed.curve.map(([x, , y]) => [x, y]);
@@ -116,10 +116,18 @@
       add("Minimised", "minimized=true", gates, now.minimized.outputs);
     };
     const wait = () => ask(api).then(now => {
+      say("");
       told(now);
+      list_files(now.files.files);
       if (now.training?.is_running) setTimeout(wait, 500);
       else if (now.minimized) { small.checked = true; small.dispatchEvent(new Event("change")); }
-    }, error => say(error.message));
+    }, error => {
+      say(error.message);
+      // The minimisation goes on if the server is only busy or cannot be reached.
+      if (error.status === undefined || error.status >= 500) { setTimeout(wait, 1000); return; }
+      status.textContent = "";
+      button.disabled = false;
+    });
     button.addEventListener("click", () => {
       button.disabled = true;
       post("/api/train", { minimize: run.name }).then(wait, error => { button.disabled = false; say(error.message); });
@@ -133,7 +141,7 @@
   // The evaluation, which takes processor time and so has a button.
   function evaluation() {
     if (run.kind === "forecaster" || given.outputs.length === 0) return;
-    const about = run.kind === "automaton" ? "How the automaton does in the protocols of its experiment: larger grids, more steps, damage, cells that update in any order."
+    const about = run.kind === "automaton" ? "How the automaton does in the protocols of its experiment: larger grids, more steps, damage, asynchronous updates."
       : "How the circuit does on rows that were not used in training.";
     const status = make("p", { role: "status" }, about), button = make("button", { type: "button", class: "button", id: "evaluate" }, "Evaluate"), place = make("div", { id: "evaluation" });
     const go = () => ask(`${api}/evaluation`).then(found => {
@@ -183,8 +191,12 @@
     if (found.mistakes) shown.push(make("figure", {}, make("img", { src: `data:image/svg+xml,${encodeURIComponent(found.mistakes)}`, alt: "The images that are predicted wrongly, with class and prediction", class: "sheet" })));
     return shown;
   }
-  function downloads() {
+  const file_list = make("ul", { class: "downloads" });
+  function list_files(files) {
     const file = ({ name, bytes: size }) => make("li", {}, make("a", { href: `${api}/files/${encodeURIComponent(name)}`, download: `${run.name}-${name}` }, name), " ", make("span", {}, bytes(size)));
+    file_list.replaceChildren(...files.map(file));
+  }
+  function downloads() {
     const link = format => `${api}/export/${encodeURIComponent(format)}${small.checked ? "?minimized=true" : ""}`;
     const links = [];
     const other = ({ format, about }) => {
@@ -197,7 +209,8 @@
     const card = make("section", { class: "card" }, make("h2", {}, "Downloads"));
     if (files.some(file => file.name === "circuit.json")) card.append(make("label", { class: "check" }, small, "The minimised circuit"));
     if (exports.length > 0) card.append(make("ul", { class: "downloads", "aria-label": "Exports" }, ...exports.map(other)));
-    card.append(make("details", {}, make("summary", {}, "Files of the run"), make("ul", { class: "downloads" }, ...files.map(file))));
+    list_files(files);
+    card.append(make("details", {}, make("summary", {}, "Files of the run"), file_list));
     details.append(card);
   }
   function settings() {
