@@ -240,7 +240,9 @@ impl Request<'_> {
         if self.recipe == Some(Recipe::Search) && experiment.search.is_none() {
             return Err(TrainingError::Setting(format!("{} has no [search] table", self.experiment)));
         }
-        experiment.training.recipe = self.recipe.unwrap_or(experiment.training.recipe);
+        if let Some(recipe) = self.recipe {
+            experiment.training.change_recipe(recipe);
+        }
         if self.seed.is_some() || self.seeds.is_some() {
             (experiment.seed, experiment.seeds) = (self.seed, self.seeds);
         }

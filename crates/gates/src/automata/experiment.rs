@@ -184,7 +184,7 @@ pub struct WarmRestarts {
     pub noise: f32,
 }
 
-/// The warm restarts of the recipe `gradient`.
+/// The warm restarts that go with the recipe `gradient`.
 const WARM_RESTARTS: WarmRestarts = WarmRestarts { every: 400, keep: DEFAULT_KEEP, noise: DEFAULT_NOISE };
 const DEFAULT_KEEP: f32 = 0.2;
 const DEFAULT_NOISE: f32 = 0.3;
@@ -233,7 +233,7 @@ pub struct Training {
     /// Fraction of the grids whose start state is advanced by some steps of the current hard automaton.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub half_grown: f32,
-    /// Warm restarts within a seed; the recipe's, if not given.
+    /// Warm restarts within a seed; none, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_restarts: Option<WarmRestarts>,
     /// The states of a rollout that are kept for the backward pass. If not given, all, or as many as the square root of the steps if
@@ -297,9 +297,16 @@ impl Training {
         self.stable.unwrap_or(of_recipe)
     }
 
-    /// Returns the warm restarts: the given ones, or those of the recipe.
-    pub fn warm_restarts(&self) -> Option<WarmRestarts> {
-        self.warm_restarts.or((self.recipe == Recipe::Gradient).then_some(WARM_RESTARTS))
+    /// Changes the recipe, as `train --recipe` does. The warm restarts come and go with the recipe `gradient`: a file states them, so
+    /// that one without them trains as it always did.
+    pub fn change_recipe(&mut self, recipe: Recipe) {
+        match (self.recipe, recipe) {
+            (before, after) if before == after => {}
+            (_, Recipe::Gradient) => self.warm_restarts = self.warm_restarts.or(Some(WARM_RESTARTS)),
+            (Recipe::Gradient, _) => self.warm_restarts = None,
+            _ => {}
+        }
+        self.recipe = recipe;
     }
 
     /// Returns the learning rate with its schedule.
@@ -647,6 +654,16 @@ impl Experiment {
     /// Returns the maximum number of updates of a seed.
     pub fn updates(&self) -> u64 {
         self.search().map_or(self.training.updates, |search| search.after.min(self.training.updates))
+    }
+
+    /// Returns the fraction of the updates that are done, or of those between two warm restarts.
+    pub fn progress(&self, update: u64) -> f32 {
+        match self.training.warm_restarts {
+            Some(WarmRestarts { every, .. }) if every < self.updates() => {
+                (update % every) as f32 / every as f32
+            }
+            _ => update as f32 / self.updates() as f32,
+        }
     }
 
     /// Returns the settings of the trainer.

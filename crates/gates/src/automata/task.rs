@@ -61,7 +61,7 @@ impl AutomatonTask {
         let mut rollout = Rollout::new(&model, loaded.target.channels())?;
         rollout.set_checkpointing(loaded.experiment.checkpointing());
         let batches = BatchSource::new(loaded, seed, rollout.stride());
-        let restarts = loaded.experiment.training.warm_restarts().is_some();
+        let restarts = loaded.experiment.training.warm_restarts.is_some();
         let initial = &tables.as_ref().unwrap_or(&model.params).values;
         Ok(AutomatonTask {
             initial: if restarts { initial.clone() } else { Vec::new() },
@@ -91,8 +91,7 @@ impl AutomatonTask {
 
     /// Makes the parameters soft again if a warm restart is due.
     fn restart(&mut self, update: u64) {
-        let Some(WarmRestarts { every, keep, noise }) = self.loaded.experiment.training.warm_restarts()
-        else {
+        let Some(WarmRestarts { every, keep, noise }) = self.loaded.experiment.training.warm_restarts else {
             return;
         };
         if update == 0 || !update.is_multiple_of(every) {
@@ -108,11 +107,7 @@ impl AutomatonTask {
     /// Returns the soft loss of a batch and stores its gradient with the parameters.
     fn gradient(&mut self, batch: &Batch, update: u64) -> (f64, Times) {
         let experiment = &self.loaded.experiment;
-        // The fraction of the updates, or of those between two warm restarts.
-        let progress = match experiment.training.warm_restarts() {
-            Some(WarmRestarts { every, .. }) => (update % every) as f32 / every as f32,
-            None => update as f32 / experiment.updates() as f32,
-        };
+        let progress = experiment.progress(update);
         let params = &mut self.model.params;
         params.zero_grads();
         if self.gates.is_default() {

@@ -269,3 +269,36 @@ fn former_keys_are_read_and_errors_point_at_their_lines() {
     assert_eq!(read.start, Start::Grids { grids: vec!["#".into()] });
     assert!(read.to_toml().contains("runs = 7") && read.to_toml().contains("kind = \"grids\""));
 }
+
+#[test]
+fn warm_restarts_are_those_of_the_file_and_come_and_go_with_a_changed_recipe() {
+    let mut training = Training::of_recipe(Recipe::Gradient);
+    training.change_recipe(Recipe::Gradient);
+    assert_eq!(training.warm_restarts, None, "a file without them has none");
+    training.change_recipe(Recipe::Paper);
+    training.change_recipe(Recipe::Gradient);
+    assert_eq!(training.warm_restarts, Some(WARM_RESTARTS));
+    training.change_recipe(Recipe::Search);
+    assert_eq!(training.warm_restarts, None);
+    let own = Some(WarmRestarts { every: 7, keep: 0.5, noise: 0.0 });
+    training.warm_restarts = own;
+    training.change_recipe(Recipe::Paper);
+    training.change_recipe(Recipe::Gradient);
+    assert_eq!(training.warm_restarts, own);
+    let built_in = AutomatonExperiment::find("checkerboard-gradient").unwrap().experiment;
+    assert_eq!(built_in.training.warm_restarts, Some(WARM_RESTARTS));
+}
+
+#[test]
+fn progress_reaches_the_end_with_and_without_warm_restarts() {
+    let mut experiment = AutomatonExperiment::find("checkerboard-gradient").unwrap().experiment;
+    experiment.training.updates = 100;
+    for (every, update, expected) in
+        [(None, 75, 0.75), (Some(20), 75, 0.75), (Some(50), 75, 0.5), (Some(50), 50, 0.0)]
+            .into_iter()
+            .chain([(Some(100), 75, 0.75), (Some(u64::MAX), 75, 0.75)])
+    {
+        experiment.training.warm_restarts = every.map(|every| WarmRestarts { every, ..WARM_RESTARTS });
+        assert_eq!(experiment.progress(update), expected, "{every:?} {update}");
+    }
+}
