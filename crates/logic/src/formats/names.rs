@@ -97,14 +97,19 @@ impl<'r> Scope<'r> {
 
     /// Returns the shortest of `n`, `n_`, `n__`, ... for which every name with a number after it is unused.
     pub fn prefix(&self, letter: char) -> String {
+        self.prefix_with(letter, '_')
+    }
+
+    /// Returns the shortest prefix like [`Scope::prefix`], with repetitions of another character after the letter.
+    pub fn prefix_with(&self, letter: char, repeated: char) -> String {
         let mut prefix = letter.to_string();
         let clashes = |prefix: &str| {
             let follows =
-                |name: &String| name.strip_prefix(prefix).is_some_and(|rest| !rest.starts_with('_'));
+                |name: &String| name.strip_prefix(prefix).is_some_and(|rest| !rest.starts_with(repeated));
             self.taken.iter().any(follows)
         };
         while clashes(&prefix) {
-            prefix.push('_');
+            prefix.push(repeated);
         }
         prefix
     }
@@ -247,6 +252,7 @@ mod tests {
         assert_eq!(scope.prefix('n'), "n_");
         assert_eq!(scope.prefix('m'), "m_");
         assert_eq!(scope.prefix('k'), "k");
+        assert_eq!(scope.prefix_with('n', 'n'), "nn");
     }
 
     #[test]
@@ -274,13 +280,14 @@ mod tests {
         }
 
         #[test]
-        fn numbered_names_are_free(names in prop::collection::vec("n_{0,3}[0-9a]{0,2}", 0..20)) {
+        fn numbered_names_are_free(names in prop::collection::vec("n{1,3}_{0,3}[0-9a]{0,2}", 0..20)) {
             let mut scope = Scope::new(&RULE);
             let taken = scope.admit(names.iter().map(String::as_str));
-            let prefix = scope.prefix('n');
-            for number in 0..100 {
-                let name = format!("{prefix}{number}");
-                prop_assert!(!taken.contains(&name));
+            for prefix in [scope.prefix('n'), scope.prefix_with('n', 'n')] {
+                for number in 0..100 {
+                    let name = format!("{prefix}{number}");
+                    prop_assert!(!taken.contains(&name));
+                }
             }
         }
     }

@@ -54,14 +54,22 @@ pub fn minimize_classifier_until(
     stop: &Stop<'_>,
     observer: &Observer<'_>,
 ) -> Result<MinimizedClassifier, Stopped> {
-    let first = minimize_until(classifier.circuit(), options, stop, observer)?;
+    // The second run would undo what the first one did for the depth.
+    let plain = Options { depth: None, ..options.clone() };
+    let mut first = minimize_until(classifier.circuit(), &plain, stop, observer)?;
     let mut merged = None;
     if is_constrained(classifier.encoder()) {
         observer("encoder", super::gates(&first.circuit));
         let circuit = merge_equal(classifier.encoder(), &first.circuit, stop)?;
         if super::gates(&circuit) < super::gates(&first.circuit) {
-            let second = minimize_until(&circuit, options, stop, observer)?;
+            let second = minimize_until(&circuit, &plain, stop, observer)?;
             merged = Some((circuit, second));
+        }
+    }
+    if let Some(limit) = options.depth {
+        match merged.take() {
+            Some((circuit, second)) => merged = Some((circuit, second.with_depth(limit, stop, observer)?)),
+            None => first = first.with_depth(limit, stop, observer)?,
         }
     }
     let small = merged.as_ref().map_or(&first, |(_, second)| second);
@@ -315,6 +323,31 @@ pub(super) mod tests {
         // Only one threshold is left.
         assert_eq!(result.classifier.encoder().bits(), 3);
         assert_same_scores(&classifier, &result.classifier, &[0.0, 0.0, 2.5, 1.0, 9.0, f32::NAN, 1.5, 7.0]);
+    }
+
+    #[test]
+    fn the_depth_is_reduced_after_the_constraints_are_used() {
+        // A chain of ORs of categories of different features and of x > 1 and x > 2, which is x > 2.
+        let color = |i: usize| Feature::categorical(format!("color{i}"), vec!["red".into(), "green".into()]);
+        let features = [Feature::numeric("x", vec![1.0, 2.0])].into_iter().chain((0..8).map(color)).collect();
+        let encoder = Encoder::new(features, None).unwrap();
+        let mut nodes = vec![Node::new(Gate::AND, 0, 1)];
+        nodes.extend((0..8u32).map(|i| Node::new(Gate::OR, 18 + i, 2 + 2 * i)));
+        let circuit = Circuit::new(18, nodes, vec![26, 0]).unwrap();
+        let head = Head::equal_groups(vec!["a".into(), "b".into()], 2, 1.0).unwrap();
+        let classifier = Classifier::new(encoder, circuit, head).unwrap();
+        let passes = std::cell::RefCell::new(Vec::new());
+        let options = Options { depth: Some(4), ..Options::default() };
+        let observer = |pass: &'static str, _: usize| passes.borrow_mut().push(pass);
+        let result = minimize_classifier_until(&classifier, &options, &Stop::never(), &observer).unwrap();
+        assert_eq!((result.statistics.depth_after, result.statistics.gates_after), (4, 8));
+        assert_eq!(result.classifier.circuit().depth(), 4);
+        let passes = passes.into_inner();
+        assert!(passes.contains(&"encoder") && result.merged.is_some());
+        let reductions: Vec<usize> = (0..passes.len()).filter(|&i| passes[i] == "depth").collect();
+        assert_eq!(reductions, [passes.len() - 1], "once, at the end: {passes:?}");
+        assert_eq!(result.prove(&classifier, &Stop::never()).unwrap(), Verdict::Equal);
+        assert_same_scores(&classifier, &result.classifier, &rows(classifier.encoder(), 200));
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!
 //! Both repeat until the limit is reached, or the depth does not shrink any more.
 
+use crate::circuit::{Circuit, Node};
+use crate::gate::Gate;
 use crate::stop::{Stop, Stopped};
 use crate::xag::{Literal, Operation, Xag, translate};
 use rustc_hash::FxHashMap;
@@ -39,10 +41,23 @@ pub(super) fn reduce_depth(xag: &Xag, limit: usize, stop: &Stop<'_>) -> Result<X
     Ok(best)
 }
 
-/// The number of gates on the longest path to an output.
+/// The number of gates on the longest path to an output, not counting inverters of outputs: see [`without_late_inverters`].
 pub(super) fn depth(xag: &Xag) -> usize {
     let levels = Leveled::of(xag).levels;
     xag.outputs().iter().map(|output| levels[output.node()]).max().unwrap_or(0) as usize
+}
+
+/// Replaces inverters by gates with the inverted function where an output behind an inverter would be deeper than the limit: the
+/// circuit of an XAG has such an inverter where a node is an output both inverted and not.
+pub(super) fn without_late_inverters(circuit: &Circuit, limit: usize) -> Circuit {
+    if circuit.depth() <= limit {
+        return circuit.clone();
+    }
+    let nodes = circuit.nodes().iter().map(|node| match (node.gate, circuit.node(node.a)) {
+        (Gate::NOT_A, Some(Node { gate, a, b })) => Node::new(gate.not(), a, b),
+        _ => *node,
+    });
+    circuit.with_gates(nodes.collect(), circuit.outputs().to_vec())
 }
 
 /// An XAG with the depth of each node.
@@ -154,8 +169,8 @@ impl Leveled {
         (cone.len() <= MAX_CONE).then_some(answer)
     }
 
-    /// Tries to compute a literal earlier than at this level.
-    fn hurry(&mut self, literal: Literal, required: i64) -> Literal {
+    /// Returns a literal of the same function that arrives at this level, or as early as was found.
+    fn earlier(&mut self, literal: Literal, required: i64) -> Literal {
         let mut best = literal;
         let mut pivot = literal.node();
         for span in 1..=MAX_SPAN {
@@ -181,23 +196,45 @@ impl Leveled {
 /// Rebuilds trees of equal operations by the levels of their operands. A gate with several readers is not part of a
 /// tree, so no gate is computed twice.
 fn balance(xag: &Xag, stop: &Stop<'_>) -> Result<Xag, Stopped> {
+    Ok(balanced(xag, stop)?.without_dead_gates())
+}
+
+/// Whether each node is an inner one of a tree: its only reader is a gate that can take its operands instead.
+fn inner_nodes(xag: &Xag) -> Vec<bool> {
     let fanouts = xag.fanout_counts();
+    let mut is_inner = vec![false; xag.len()];
+    for index in xag.gate_range() {
+        let operation = xag.node(index).operation();
+        for fanin in xag.node(index).fanins() {
+            let node = fanin.node();
+            is_inner[node] = xag.is_gate(node)
+                && fanouts[node] == 1
+                && xag.node(node).operation() == operation
+                && (operation == Operation::Xor || !fanin.is_inverted());
+        }
+    }
+    is_inner
+}
+
+/// Rebuilds each tree once, at its root.
+fn balanced(xag: &Xag, stop: &Stop<'_>) -> Result<Xag, Stopped> {
+    let is_inner = inner_nodes(xag);
     let mut result = Leveled::new(xag.inputs());
     let mut map: Vec<Literal> = (0..=xag.inputs()).map(|node| Literal::new(node, false)).collect();
     for index in xag.gate_range() {
         stop.check_at(index)?;
+        if is_inner[index] {
+            // Nothing but the tree reads it.
+            map.push(Literal::FALSE);
+            continue;
+        }
         let operation = xag.node(index).operation();
         let (mut operands, mut is_inverted) = (Vec::new(), false);
         let mut open = xag.node(index).fanins().to_vec();
         while let Some(literal) = open.pop() {
-            let node = literal.node();
-            let is_inner = xag.is_gate(node)
-                && fanouts[node] == 1
-                && xag.node(node).operation() == operation
-                && (operation == Operation::Xor || !literal.is_inverted());
-            if is_inner {
+            if is_inner[literal.node()] {
                 is_inverted ^= literal.is_inverted();
-                open.extend(xag.node(node).fanins());
+                open.extend(xag.node(literal.node()).fanins());
             } else {
                 operands.push(translate(literal, &map));
             }
@@ -205,7 +242,7 @@ fn balance(xag: &Xag, stop: &Stop<'_>) -> Result<Xag, Stopped> {
         map.push(result.combine(operation, &operands).invert_if(is_inverted));
     }
     result.xag.set_outputs(xag.outputs().iter().map(|&output| translate(output, &map)).collect());
-    Ok(result.xag.without_dead_gates())
+    Ok(result.xag)
 }
 
 /// Computes gates that arrive too late for this depth by selection.
@@ -229,7 +266,7 @@ fn select(xag: &Xag, limit: usize, max_gates: usize, stop: &Stop<'_>) -> Result<
         let literal = result.operation(gate.operation(), translate(gate.a, &map), translate(gate.b, &map));
         let is_late = i64::from(result.level(literal)) > required[index];
         let literal = if is_late && result.xag.gates() < max_gates {
-            result.hurry(literal, required[index])
+            result.earlier(literal, required[index])
         } else {
             literal
         };
@@ -243,7 +280,6 @@ fn select(xag: &Xag, limit: usize, max_gates: usize, stop: &Stop<'_>) -> Result<
 mod tests {
     use super::*;
     use crate::arbitrary;
-    use crate::circuit::Circuit;
     use crate::prove::{Verdict, equivalent};
     use proptest::prelude::*;
 
@@ -264,6 +300,24 @@ mod tests {
             xag.set_outputs(vec![all]);
             let small = reduced(&xag, 1);
             assert_eq!((depth(&xag), depth(&small), small.gates()), (15, 4, 15));
+        }
+    }
+
+    #[test]
+    fn a_long_chain_is_rebuilt_once() {
+        // Chains of ANDs with an inverter in the middle, and of XORs.
+        for operation in [Operation::And, Operation::Xor] {
+            let mut xag = Xag::new(400);
+            let step =
+                |all: Literal, i: usize| xag.operation(operation, all.invert_if(i == 200), Literal::input(i));
+            let all = (1..400).fold(Literal::input(0), step);
+            xag.set_outputs(vec![all.not()]);
+            let built = balanced(&xag, &Stop::never()).unwrap();
+            assert_eq!(
+                (built.gates(), built.without_dead_gates().gates()),
+                (399, 399),
+                "no gate is built in vain"
+            );
         }
     }
 
@@ -311,6 +365,11 @@ mod tests {
             let xag = Xag::from_circuit(&circuit).without_dead_gates();
             let small = reduced(&xag, limit);
             prop_assert!(depth(&small) <= depth(&xag));
+            let balanced = balanced(&xag, &Stop::never()).unwrap();
+            prop_assert!(balanced.gates() <= xag.gates(), "{} of {}", balanced.gates(), xag.gates());
+            let shallow = without_late_inverters(&small.to_circuit(&circuit), limit);
+            prop_assert!(shallow.depth() <= depth(&small).max(limit).max(1));
+            prop_assert_eq!(equivalent(&circuit, &shallow), Ok(Verdict::Equal));
             prop_assert_eq!(equivalent(&circuit, &small.to_circuit(&circuit)), Ok(Verdict::Equal));
         }
     }

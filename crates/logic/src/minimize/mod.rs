@@ -135,6 +135,19 @@ impl Minimized {
         equivalent_by(original, &self.circuit, self.trace.as_ref(), stop)
     }
 
+    /// Reduces the depth to this limit.
+    fn with_depth(
+        self,
+        limit: usize,
+        stop: &Stop<'_>,
+        observer: &Observer<'_>,
+    ) -> Result<Minimized, Stopped> {
+        let mut optimizer = Optimizer::new(&self.circuit, stop, observer);
+        (optimizer.statistics, optimizer.trace) = (self.statistics, self.trace);
+        optimizer.reduce_depth(limit)?;
+        Ok(optimizer.finish(&self.circuit))
+    }
+
     #[cfg(test)]
     pub(crate) fn trace(&self) -> Option<&Trace> {
         self.trace.as_ref()
@@ -147,7 +160,8 @@ pub fn gates(circuit: &Circuit) -> usize {
     Xag::from_circuit(circuit).without_dead_gates().gates()
 }
 
-/// Returns a circuit of the same function and ports that has no more gates, and usually fewer.
+/// Returns a circuit of the same function and ports that has no more gates, and usually fewer. If a depth was asked for, it may
+/// have more.
 ///
 /// ```
 /// use gatework_logic::minimize::{Options, minimize};
@@ -215,6 +229,8 @@ struct Optimizer<'a> {
     statistics: Statistics,
     trace: Option<Trace>,
     max_trace_nodes: usize,
+    /// The depth that was asked for, once it has been reduced.
+    depth: Option<usize>,
     stop: &'a Stop<'a>,
     observer: &'a Observer<'a>,
 }
@@ -230,7 +246,7 @@ impl<'a> Optimizer<'a> {
             depth_after: 0,
             passes: Vec::new(),
         };
-        Optimizer { xag, statistics, trace: None, max_trace_nodes: 0, stop, observer }
+        Optimizer { xag, statistics, trace: None, max_trace_nodes: 0, depth: None, stop, observer }
     }
 
     /// Records the replacements, as long as the trace has at most this number of nodes.
@@ -239,7 +255,7 @@ impl<'a> Optimizer<'a> {
         self.trace = (self.xag.len() <= max_nodes).then(|| Trace::new(&self.xag));
     }
 
-    /// Runs all passes.
+    /// Runs all passes, then reduces the depth if that was asked for.
     fn run(&mut self, options: &Options) -> Result<(), Stopped> {
         // The search of small XAGs finds all that the passes for large ones find.
         let mut is_searched = false;
@@ -255,8 +271,9 @@ impl<'a> Optimizer<'a> {
         options.depth.map_or(Ok(()), |limit| self.reduce_depth(limit))
     }
 
-    /// Reduces the depth. The proof of the result does without hints.
+    /// Reduces the depth. The result is then proved without hints.
     fn reduce_depth(&mut self, limit: usize) -> Result<(), Stopped> {
+        self.depth = Some(limit);
         if depth::depth(&self.xag) > limit {
             (self.observer)("depth", self.xag.gates());
             self.xag = depth::reduce_depth(&self.xag, limit, self.stop)?;
@@ -266,7 +283,10 @@ impl<'a> Optimizer<'a> {
     }
 
     fn finish(mut self, ports: &Circuit) -> Minimized {
-        let circuit = self.xag.to_circuit(ports);
+        let mut circuit = self.xag.to_circuit(ports);
+        if let Some(limit) = self.depth {
+            circuit = depth::without_late_inverters(&circuit, limit);
+        }
         self.statistics.gates_after = self.xag.gates();
         self.statistics.depth_after = circuit.depth();
         Minimized { circuit, statistics: self.statistics, trace: self.trace }
@@ -411,6 +431,23 @@ mod tests {
         assert_eq!(with_effort(&named, Effort::High).circuit, named);
         let nothing = Circuit::new(0, vec![], vec![]).unwrap();
         assert_eq!(with_effort(&nothing, Effort::High).circuit, nothing);
+    }
+
+    #[test]
+    fn an_output_that_is_needed_inverted_as_well_does_not_add_to_the_depth() {
+        use crate::{Gate, Node};
+        // y = a & b, z = !(a & b), and the same behind a chain of four ANDs.
+        let nodes = vec![Node::new(Gate::AND, 0, 1), Node::new(Gate::NAND, 0, 1)];
+        let flat = Circuit::new(2, nodes, vec![2, 3]).unwrap();
+        let chain = (0..4u32).map(|i| Node::new(Gate::AND, if i == 0 { 0 } else { 4 + i }, i + 1));
+        let nodes = chain.chain([Node::new(Gate::NOT_A, 8, 8)]).collect();
+        let deep = Circuit::new(5, nodes, vec![8, 9]).unwrap();
+        for (circuit, limit, gates) in [(flat, 1, 1), (deep, 3, 4)] {
+            let small = minimize(&circuit, &Options { depth: Some(limit), ..Options::default() });
+            assert_eq!((small.statistics.depth_after, small.statistics.gates_after), (limit, gates));
+            assert_eq!(small.circuit.simplify().depth(), limit, "also in files");
+            assert_eq!(small.prove(&circuit, &Stop::never()), Ok(Verdict::Equal));
+        }
     }
 
     /// Returns a circuit of random gates on random earlier signals.

@@ -23,7 +23,7 @@ begin
 @CHECKS        if errors = 0 then
             report "PASS";
         else
-            report "FAIL: " & integer'image(errors) & " differences" severity error;
+            report "FAIL: " & integer'image(errors) & " differences" severity failure;
         end if;
         wait;
     end process;

@@ -47,16 +47,10 @@ end entity;
 architecture cells of @_grid is
     signal current : std_logic_vector(HEIGHT * WIDTH * @CHANNELS - 1 downto 0);
 
-    -- Neighbour k of cell (y, x), row by row; beyond the edge is the opposite edge.
-    function neighbour(bits : std_logic_vector; y, x, k : natural) return std_logic_vector is
-        variable first : natural;
-        variable result : std_logic_vector(@TOP downto 0);
+    -- The first bit of neighbour k of cell (y, x), row by row; beyond the edge is the opposite edge.
+    function neighbour(y, x, k : natural) return natural is
     begin
-        first := ((y + k / 3 + HEIGHT - 1) mod HEIGHT * WIDTH + (x + k mod 3 + WIDTH - 1) mod WIDTH) * @CHANNELS;
-        for c in 0 to @TOP loop
-            result(c) := bits(first + c);
-        end loop;
-        return result;
+        return ((y + k / 3 + HEIGHT - 1) mod HEIGHT * WIDTH + (x + k mod 3 + WIDTH - 1) mod WIDTH) * @CHANNELS;
     end function;
 
     function is_inside(y, x, k : natural) return boolean is
@@ -71,7 +65,8 @@ begin
         begin
             neighbours : for k in 0 to 8 generate
                 inside : if is_inside(y, x, k) generate
-                    patch(k * @CHANNELS + @TOP downto k * @CHANNELS) <= neighbour(current, y, x, k);
+                    patch(k * @CHANNELS + @TOP downto k * @CHANNELS) <=
+                        current(neighbour(y, x, k) + @TOP downto neighbour(y, x, k));
                 end generate;
                 outside : if not is_inside(y, x, k) generate
                     patch(k * @CHANNELS + @TOP downto k * @CHANNELS) <= (others => '0');

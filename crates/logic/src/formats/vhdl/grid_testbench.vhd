@@ -35,7 +35,7 @@ begin
         if errors = 0 then
             report "PASS";
         else
-            report "FAIL: " & integer'image(errors) & " differences" severity error;
+            report "FAIL: " & integer'image(errors) & " differences" severity failure;
         end if;
         wait;
     end process;

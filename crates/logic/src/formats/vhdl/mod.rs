@@ -18,6 +18,8 @@
 //! ghdl -a life.vhd && ghdl -e life_testbench && ghdl -r life_testbench
 //! ```
 //!
+//! [`testbench`] is the name of the entity. A `FAIL` ends the simulation with an error.
+//!
 //! Identifiers of VHDL do not distinguish capitals and have no leading, trailing or double underscores, so names are written in
 //! lower case, and others are changed; those that become equal get a number (see [`super::names`]).
 
@@ -69,6 +71,15 @@ fn legal(name: &str) -> String {
     }
 }
 
+/// Returns the name of the testbench in a file with this title ([`Options::name`]).
+///
+/// ```
+/// assert_eq!(gatework_logic::formats::vhdl::testbench("Game of Life"), "game_of_life_testbench");
+/// ```
+pub fn testbench(title: &str) -> String {
+    format!("{}_testbench", legal(title))
+}
+
 /// Writes a circuit or an automaton.
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     if matches!(document, Document::Classifier(_)) {
@@ -98,7 +109,8 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
         let Ports { inputs, outputs } = names::ports(document);
         let [inputs, outputs] = [inputs, outputs].map(|names| names.iter().map(|n| legal(n)).collect());
         let ports = Ports { inputs, outputs }.admit(&mut scope);
-        write_circuit(&mut text, &name, &circuit, &ports, &scope.prefix('n'));
+        // No two underscores may follow one another.
+        write_circuit(&mut text, &name, &circuit, &ports, &scope.prefix_with('n', 'n'));
         write_circuit_testbench(&mut text, &name, &circuit, &ports)?;
     }
     Ok(text)
@@ -291,6 +303,14 @@ mod tests {
                       y0 : out std_logic\n    );\nend entity;\n\narchitecture gates of circuit is\n    \
                       signal n2 : std_logic;\nbegin\n    n2 <= not (p_in xor p_in_2);\n    y0 <= n2;\nend architecture;\n";
         assert!(text.contains(entity), "{text}");
+    }
+
+    #[test]
+    fn inner_signals_have_no_double_underscores() {
+        let circuit = Circuit::new(2, vec![Node::new(Gate::AND, 0, 1)], vec![2]).unwrap();
+        let names = vec!["nmi".into(), "n_reset".into()];
+        let text = write(&circuit.with_names(names, vec![]).unwrap().into(), &Options::default()).unwrap();
+        assert!(text.contains("nn2 <= nmi and n_reset;") && !text.contains("__"), "{text}");
     }
 
     #[test]
