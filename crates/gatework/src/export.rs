@@ -64,7 +64,7 @@ pub fn page(subject: &Subject, circuit: &Document, title: &str) -> Result<String
     }
 }
 
-/// Returns the circuit that `minimize` has written into a run folder, and its path, unless the run was trained again since.
+/// Returns the smallest circuit that `minimize` has written into a run folder, and its path, unless the run was trained again since.
 pub fn minimized(subject: &Subject) -> Option<(PathBuf, Document)> {
     if !subject.is_run() {
         return None;

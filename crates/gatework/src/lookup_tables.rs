@@ -1,9 +1,12 @@
 //! The number of FPGA lookup tables of a circuit, from the technology mapper of ABC where it is installed.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use gatework_logic::formats::{self, Format, Options};
 use gatework_logic::{Circuit, Document, Gate, Node};
@@ -21,14 +24,19 @@ pub struct LookupTables {
 /// The most gates that are mapped, which takes ABC seconds; more than that would delay the answer for minutes.
 const MAX_GATES: usize = 50_000;
 
-/// A folder for the file that ABC reads, removed when it is dropped.
+/// The most time for each of the two mappings.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The time between two looks at ABC.
+const POLL: Duration = Duration::from_millis(10);
+
+/// A folder for the files of ABC, removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Option<Folder> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("gatework-abc-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
+        // A hasher begins with random keys, so that the name is new even if an earlier process of this number left its folder.
+        let number = RandomState::new().build_hasher().finish();
+        let path = std::env::temp_dir().join(format!("gatework-abc-{}-{number:016x}", std::process::id()));
         std::fs::create_dir(&path).ok()?;
         Some(Folder(path))
     }
@@ -72,9 +80,32 @@ fn distinct_outputs(circuit: &Circuit) -> Option<Circuit> {
     Circuit::new(inputs, gates, outputs).ok()
 }
 
+/// Runs a program in a folder and returns what it writes to stdout. `None` if it cannot be started, does not end within the limit,
+/// or the flag is set: it is then ended.
+fn run(command: &mut Command, folder: &Path, limit: Duration, stop: &AtomicBool) -> Option<String> {
+    // A file, because a pipe that nobody reads would block the program.
+    let path = folder.join("stdout");
+    let stdout = std::fs::File::create(&path).ok()?;
+    let command = command.current_dir(folder).stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let begin = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) => return files::read_text(&path).ok(),
+            Ok(None) if begin.elapsed() < limit && !stop.load(Ordering::Relaxed) => std::thread::sleep(POLL),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+        }
+    }
+}
+
 /// Maps a circuit with `berkeley-abc` (`dch; if -K 4`, `if -K 6`); outputs that are inputs, constants, inverted or repeated cost
-/// nothing. `None` if ABC is not installed or fails, or the circuit is too large to be mapped at once.
-pub fn lookup_tables(circuit: &Circuit) -> Option<LookupTables> {
+/// nothing. `None` if ABC is not installed, fails or takes too long, if the flag is set, or if the circuit is too large to be mapped
+/// at once.
+pub fn lookup_tables(circuit: &Circuit, stop: &AtomicBool) -> Option<LookupTables> {
     if circuit.nodes().len() > MAX_GATES {
         return None;
     }
@@ -88,9 +119,8 @@ pub fn lookup_tables(circuit: &Circuit) -> Option<LookupTables> {
     files::write_atomic(&folder.0.join("a.aig"), &bytes).ok()?;
     let count = |inputs: usize| {
         let script = format!("read a.aig; dch; if -K {inputs}; print_stats");
-        let output =
-            Command::new("berkeley-abc").args(["-q", &script]).current_dir(&folder.0).output().ok()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut command = Command::new("berkeley-abc");
+        let said = run(command.args(["-q", &script]), &folder.0, LIMIT, stop)?;
         let (_, after) = said.split_once("nd =")?;
         after.split_whitespace().next()?.parse().ok()
     };
@@ -105,9 +135,21 @@ mod tests {
     fn an_and_of_five_inputs_is_one_table_of_six_inputs() {
         let node = |i: u32| Node::new(Gate::AND, if i == 0 { 0 } else { 4 + i }, i + 1);
         let circuit = Circuit::new(5, (0..4).map(node).collect(), vec![8]).unwrap();
-        if let Some(tables) = lookup_tables(&circuit) {
+        if let Some(tables) = lookup_tables(&circuit, &AtomicBool::new(false)) {
             assert_eq!(tables, LookupTables { lut4: 2, lut6: 1 });
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_does_not_end_is_ended() {
+        let folder = Folder::new().unwrap();
+        let run = |program: &str, limit: Duration, stop: bool| {
+            run(Command::new("sh").args(["-c", program]), &folder.0, limit, &AtomicBool::new(stop))
+        };
+        assert_eq!(run("echo said", Duration::MAX, false).as_deref(), Some("said\n"));
+        assert_eq!(run("exec sleep 1000", Duration::ZERO, false), None);
+        assert_eq!(run("exec sleep 1000", Duration::MAX, true), None);
     }
 
     #[test]
@@ -128,7 +170,7 @@ mod tests {
             let expected = [bits[0] && bits[1], bits[1] == bits[2]];
             assert_eq!(distinct.eval(&bits).unwrap(), expected, "{bits:?}");
         }
-        if let Some(tables) = lookup_tables(&circuit) {
+        if let Some(tables) = lookup_tables(&circuit, &AtomicBool::new(false)) {
             assert_eq!(tables, LookupTables { lut4: 2, lut6: 2 });
         }
     }

@@ -99,7 +99,8 @@ fn check_depth(options: &Options, statistics: &Statistics) -> Result<(), Minimiz
 
 impl Proved {
     /// Returns the miter of what was minimised: a circuit whose output is 1 where the two differ. That of automata is the induction
-    /// step on a neighbourhood. A classifier has none, because its scores are equal only for what its encoder can produce.
+    /// step on a neighbourhood, in which the invariants of the start state are substituted if it [assumes one](Proved::assumes_start).
+    /// A classifier has none, because its scores are equal only for what its encoder can produce.
     pub fn miter(&self, original: &Document) -> Result<Circuit, MinimizeError> {
         match (original, &self.document, &self.map) {
             (Document::Circuit(original), Document::Circuit(small), _) => Ok(prove::miter(original, small)?),

@@ -88,6 +88,7 @@ const ONNX: &str = "onnx";
 impl Export {
     pub fn run(&self) -> anyhow::Result<()> {
         let passes = Passes::default();
+        let mut title = String::new();
         let (format, bytes) = if self.is_format(HTML) {
             (HTML, self.page(&passes)?)
         } else if self.is_format(ONNX) {
@@ -103,6 +104,7 @@ impl Export {
             let subject = Subject::open(&self.subject)?;
             let default = || export::name(&subject, self.output.as_deref());
             let name = self.name.clone().unwrap_or_else(default);
+            title.clone_from(&name);
             let options =
                 Options { name: Some(name), grid: self.grid, pipeline: self.pipeline, ..Options::default() };
             if self.pipeline > 0 && !(format.name == "verilog" && subject.classifier.is_some()) {
@@ -123,9 +125,8 @@ impl Export {
         }
         if format == "vhdl" {
             let file = super::quoted(&path.display().to_string());
-            status!(
-                "Run its testbench: ghdl -a {file} && ghdl -r NAME_testbench, the last entity of the file"
-            );
+            let name = formats::vhdl::testbench(&title);
+            status!("Run its testbench: ghdl -a {file} && ghdl -e {name} && ghdl -r {name}");
         }
         if self.json {
             super::print_json(&json!({ "file": path, "format": format, "bytes": bytes.len() }))?;

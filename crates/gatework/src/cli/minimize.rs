@@ -1,11 +1,13 @@
 //! `gatework minimize`: fewer gates for the same function, proved before it is written.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use gatework_logic::formats::{self, Format};
+use gatework_logic::formats::{self, Format, FormatError};
 use gatework_logic::minimize::{Effort, Options, Start};
 use gatework_logic::prove::StateMap;
 use gatework_logic::{Document, Stop};
@@ -42,12 +44,14 @@ pub struct Minimize {
     /// A run folder, a model.safetensors or a circuit
     #[arg(value_name = "RUN|FILE")]
     subject: PathBuf,
-    /// The file to write, in the format of its extension [default: minimized.json in the run folder]
+    /// The file to write, in the format of its extension [default: minimized.json in the run folder; with --depth
+    /// minimized-depth-N.json]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     work: Work,
-    /// Also write the miter for other provers: a circuit whose output is 1 where the two differ
+    /// Also write the miter for other provers: a circuit whose output is 1 where the two differ; of an automaton,
+    /// the induction step
     #[arg(long, value_name = "FILE")]
     miter: Option<PathBuf>,
     /// Assume the start state of the experiment
@@ -115,20 +119,16 @@ static EFFORTS: &Choices<Effort> = &[
 
 impl Minimize {
     pub fn run(&self) -> anyhow::Result<()> {
-        if let Some(path) =
-            self.output.as_deref().filter(|path| path.extension().is_some_and(|e| e == "html"))
-        {
-            let (program, subject) = (program(), self.subject.display());
-            let message = format!(
-                "a web page is not a circuit; {program} export {subject} --minimize -o {} writes it",
-                path.display()
-            );
-            return Err(Usage(message).into());
-        }
+        self.refuse_page()?;
         let format = self.output.as_deref().map(Format::of_path).transpose();
         let format = format.map_err(|error| Usage(error.to_string()))?;
         let miter_format = self.miter.as_deref().map(Format::of_path).transpose();
         let miter_format = miter_format.map_err(|error| Usage(error.to_string()))?;
+        if let Some(format) = [format, miter_format].into_iter().flatten().find(|format| !format.can_write())
+        {
+            return Err(Usage(FormatError::CannotWrite(format.name).to_string()).into());
+        }
+        self.check_miter()?;
         let subject = Subject::open(&self.subject)?;
         if subject.classifier.is_some() && self.miter.is_some() {
             return Err(Usage(MinimizeError::Miter.to_string()).into());
@@ -149,40 +149,38 @@ impl Minimize {
             None => subject.document(),
         };
         let proved = self.work.minimize(&document, start, &passes, &stop)?;
-        let name = match (proved.assumes_start, &reduction) {
-            (true, _) => "minimized-from-start.json",
-            (_, Some(_)) => "minimized-on-data.json",
-            (_, None) => "minimized.json",
-        };
-        let in_run = subject.is_run().then(|| subject.path.join(name));
-        let path = self.output.clone().or(in_run);
-        let bytes = path.as_deref().map(|path| {
-            passes.show("write", proved.statistics.gates_after);
-            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            let options = formats::Options { name, ..formats::Options::default() };
-            formats::write(&proved.document, format.unwrap_or(Format::named("json")?), &options)
-        });
+        let in_run = || subject.path.join(self.name_in_run(proved.assumes_start));
+        let path = self.output.clone().or_else(|| subject.is_run().then(in_run));
+        passes.show("write", proved.statistics.gates_after);
+        let json = Format::named("json")?;
+        let result = path.as_deref().map(|path| bytes_of(&proved.document, path, format.unwrap_or(json)));
+        let result = result.transpose()?;
+        // Both files are made before either is written.
+        let miter = self.miter.as_deref().zip(miter_format);
+        let miter_of =
+            |(path, format)| anyhow::Ok((path, bytes_of(&proved.miter(&document)?.into(), path, format)?));
+        let miter = miter.map(miter_of).transpose()?;
         drop(passes);
-        match path.as_deref().zip(bytes.transpose()?) {
+        match path.as_deref().zip(result) {
             Some((path, bytes)) => {
                 files::write_atomic(path, &bytes)?;
                 status!("Wrote {}", path.display());
             }
             None => status!("Nothing is written; -o names a file"),
         }
-        if let (Some(path), Some(format)) = (&self.miter, miter_format) {
-            let miter = proved.miter(&document)?;
-            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            let options = formats::Options { name, ..formats::Options::default() };
-            files::write_atomic(path, &formats::write(&miter.into(), format, &options)?)?;
-            status!("Wrote {}, whose output is 1 where the two differ: unsatisfiable", path.display());
+        if let Some((path, bytes)) = miter {
+            files::write_atomic(path, &bytes)?;
+            let what = what_the_miter_is(&subject, &proved);
+            status!("Wrote {}, {what}: never", path.display());
         }
         if let Some(reduction) = &reduction {
             print_reduction(reduction);
             print_line!("Then minimised with proof:");
         }
         print_proved(&subject, &proved);
-        let tables = lookup_tables(proved.document.circuit());
+        // Nobody else reads them.
+        let is_read = self.json || std::io::stdout().is_terminal();
+        let tables = is_read.then(|| lookup_tables(proved.document.circuit(), &stop)).flatten();
         if let Some(LookupTables { lut4, lut6 }) = tables {
             let of = match (&subject.classifier, &subject.automaton) {
                 (Some(_), _) => ", without encoder and head",
@@ -215,6 +213,48 @@ impl Minimize {
         Ok(())
     }
 
+    /// Refuses a web page, which `export` writes.
+    fn refuse_page(&self) -> Result<(), Usage> {
+        if let Some(path) =
+            self.output.as_deref().filter(|path| path.extension().is_some_and(|e| e == "html"))
+        {
+            let (program, subject) = (program(), self.subject.display());
+            let message = format!(
+                "a web page is not a circuit; {program} export {subject} --minimize -o {} writes it",
+                path.display()
+            );
+            return Err(Usage(message));
+        }
+        Ok(())
+    }
+
+    /// The name of the file in a run folder. A circuit of limited depth does not replace the smallest one.
+    fn name_in_run(&self, assumes_start: bool) -> String {
+        let what = match (assumes_start, &self.data) {
+            (true, _) => "-from-start",
+            (_, Some(_)) => "-on-data",
+            (_, None) => "",
+        };
+        let depth = self.work.depth.map(|depth| format!("-depth-{depth}")).unwrap_or_default();
+        format!("minimized{what}{depth}.json")
+    }
+
+    /// Refuses a miter that would replace another file of this command, or that cannot be written, before the work begins.
+    fn check_miter(&self) -> Result<(), Usage> {
+        let Some(miter) = &self.miter else { return Ok(()) };
+        let Some(own) = place_of(miter) else {
+            return Err(Usage(format!("cannot write {}: its folder does not exist", miter.display())));
+        };
+        let in_run = [true, false].map(|assumes_start| self.subject.join(self.name_in_run(assumes_start)));
+        let results = self.output.as_ref().map_or(&in_run[..], std::slice::from_ref);
+        let is_own = |path: &&PathBuf| place_of(path).as_ref() == Some(&own);
+        if let Some(path) = results.iter().chain([&self.subject]).find(is_own) {
+            let message = format!("--miter would replace {}: name another file", path.display());
+            return Err(Usage(message));
+        }
+        Ok(())
+    }
+
     /// Removes the gates of a classifier that data do not need, if that was asked for.
     fn reduce(&self, passes: &Passes, stop: &AtomicBool) -> anyhow::Result<Option<Reduction>> {
         let Some(data) = &self.data else { return Ok(None) };
@@ -230,6 +270,29 @@ impl Minimize {
         match trained.reduce(data.as_deref(), &Stop::never().or_flag(stop)) {
             Err(_) if stop.load(Ordering::Relaxed) => Err(MinimizeError::Interrupted.into()),
             reduced => Ok(Some(reduced?)),
+        }
+    }
+}
+
+/// The folder of a file, without links, and the file's name. `None` if the folder does not exist.
+fn place_of(path: &Path) -> Option<(PathBuf, OsString)> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some((folder.canonicalize().ok()?, path.file_name()?.to_os_string()))
+}
+
+/// The content of a file, whose stem is the name of the circuit.
+fn bytes_of(document: &Document, path: &Path, format: &Format) -> Result<Vec<u8>, FormatError> {
+    let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    formats::write(document, format, &formats::Options { name, ..formats::Options::default() })
+}
+
+/// What the output of the miter says.
+fn what_the_miter_is(subject: &Subject, proved: &Proved) -> &'static str {
+    match (&subject.automaton, proved.assumes_start) {
+        (None, _) => "whose output is 1 where the two differ",
+        (Some(_), false) => "the induction step, whose output is 1 where new cells differ",
+        (Some(_), true) => {
+            "the induction step, assuming the invariants of the start state, whose output is 1 where new cells differ"
         }
     }
 }

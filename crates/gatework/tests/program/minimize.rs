@@ -49,12 +49,53 @@ fn a_circuit_becomes_smaller_in_any_format() {
         assert!(!place.read(output).is_empty());
     }
     assert_eq!(place.json("minimize small.aig")["gates_after"], 1);
-    let miter = place.json("minimize waste.blif --miter miter.blif --depth 1 -o small.blif");
-    assert_eq!(miter["depth"], 1);
-    assert_eq!(place.json("minimize miter.blif -o miter.blif")["gates_after"], 0, "never 1");
     let output = place.run("minimize waste.blif");
     let [said, answer] = [output.stderr, output.stdout].map(|text| String::from_utf8(text).unwrap());
     assert!(answer.contains("Proved in") && said.contains("Nothing is written"), "{answer}{said}");
+}
+
+/// An adder of numbers of this many bits, whose carry passes from each bit to the next.
+fn adder(bits: usize) -> String {
+    use std::fmt::Write as _;
+    let names = |letter: char| (0..bits).map(|i| format!("{letter}{i}")).collect::<Vec<_>>().join(" ");
+    let mut text =
+        format!(".model adder\n.inputs {} {} c0\n.outputs {} c{bits}\n", names('a'), names('b'), names('s'));
+    for i in 0..bits {
+        writeln!(text, ".names a{i} b{i} p{i}\n10 1\n01 1\n.names p{i} c{i} s{i}\n10 1\n01 1").unwrap();
+        writeln!(text, ".names a{i} b{i} g{i}\n11 1\n.names p{i} c{i} t{i}\n11 1").unwrap();
+        writeln!(text, ".names g{i} t{i} c{}\n1- 1\n-1 1", i + 1).unwrap();
+    }
+    text + ".end\n"
+}
+
+#[test]
+fn the_depth_is_reduced_and_the_miter_is_never_1() {
+    let place = place();
+    place.write("adder.blif", &adder(5));
+    let depth =
+        |arguments: &str| place.json(&format!("minimize adder.blif {arguments}"))["depth"].as_u64().unwrap();
+    let plain = depth("-o small.blif");
+    let limit = plain - 1;
+    let reached = depth(&format!("--miter miter.blif --depth {limit} -o shallow.blif"));
+    assert!(reached <= limit, "{reached} of {plain}");
+    let small = place.json("minimize miter.blif -o constant.blif");
+    assert_eq!(small["gates_after"], 0);
+    // A definition without lines is 0; that of 1 has the line 1.
+    assert!(!place.text("constant.blif").lines().any(|line| line == "1"), "{}", place.text("constant.blif"));
+}
+
+#[test]
+fn a_circuit_of_limited_depth_does_not_replace_the_smallest() {
+    let place = trained();
+    let smallest = place.json("minimize run");
+    let before = place.read("run/minimized.json");
+    let depth = smallest["depth"].as_u64().unwrap() + 1;
+    let deeper = place.json(&format!("minimize run --depth {depth}"));
+    assert_eq!(deeper["file"], format!("run/minimized-depth-{depth}.json"));
+    assert_eq!(place.read("run/minimized.json"), before);
+    let said = place.run("minimize run --miter miter.aig --from-start").stderr;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("miter.aig, the induction step"), "{said}");
 }
 
 #[test]
@@ -76,6 +117,9 @@ fn what_cannot_be_minimised_is_refused_and_nothing_is_written() {
     for (status, arguments, part) in [
         (2, "minimize waste.blif -o small.txt", "no format has the file extension of small.txt"),
         (2, "minimize waste.blif --miter small.txt", "no format has the file extension of small.txt"),
+        (2, "minimize waste.blif -o small.blif --miter ./small.blif", "--miter would replace small.blif"),
+        (2, "minimize waste.blif --miter waste.blif -o small.blif", "--miter would replace waste.blif"),
+        (2, "minimize waste.blif --miter none/m.blif -o small.blif", "cannot write none/m.blif: its folder"),
         (1, "minimize waste.blif --depth 0 -o small.blif", "a depth of 0 was not reached; the smallest"),
         (2, "minimize nowhere", "nowhere does not exist"),
         (2, "minimize waste.blif -o small.html", "gatework export waste.blif --minimize -o small.html"),
