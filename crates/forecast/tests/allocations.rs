@@ -39,14 +39,14 @@ impl BatchSource for Same {
     }
 }
 
-/// Returns the number of allocations of `work`.
+/// Returns the number of allocations of `work` in this thread.
 fn allocations(work: impl FnOnce()) -> usize {
-    let before = gatework_test_support::counting::allocations();
+    let before = gatework_test_support::counting::allocations_of_thread();
     work();
-    gatework_test_support::counting::allocations() - before
+    gatework_test_support::counting::allocations_of_thread() - before
 }
 
-// A single test, since concurrent tests would be counted too; a single thread, since waking others allocates.
+// A single thread, since waking others allocates.
 #[test]
 fn steps_and_forecasts_allocate_nothing() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
