@@ -138,16 +138,25 @@ impl Executor {
         let len = (self.block * Vector::WORDS).min(batch.words - start);
         let input_rows = batch.inputs.chunks_exact(batch.words);
         for (row, vectors) in input_rows.zip(buffers.source.chunks_exact_mut(self.block)) {
-            for (words, vector) in row[start..start + len].chunks(Vector::WORDS).zip(vectors) {
-                vector.0[..words.len()].copy_from_slice(words);
+            // Whole vectors have a constant size, so they are copied without a call.
+            let (whole, rest) = row[start..start + len].as_chunks();
+            for (words, vector) in whole.iter().zip(&mut *vectors) {
+                vector.0 = *words;
+            }
+            if !rest.is_empty() {
+                vectors[whole.len()].0[..rest.len()].copy_from_slice(rest);
             }
         }
         let count = len.div_ceil(Vector::WORDS);
         self.compiled.run(&buffers.source, &mut buffers.target, count, &mut buffers.scratch);
         for (row, vectors) in rows.iter_mut().zip(buffers.target.chunks_exact(self.block)) {
             let row = &mut row[offset..offset + len];
-            for (words, vector) in row.chunks_mut(Vector::WORDS).zip(vectors) {
-                words.copy_from_slice(&vector.0[..words.len()]);
+            let (whole, rest) = row.as_chunks_mut();
+            for (words, vector) in whole.iter_mut().zip(vectors) {
+                *words = vector.0;
+            }
+            if !rest.is_empty() {
+                rest.copy_from_slice(&vectors[whole.len()].0[..rest.len()]);
             }
             if start + len == batch.words {
                 row[len - 1] &= batch.tail;
