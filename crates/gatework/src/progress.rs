@@ -69,7 +69,7 @@ fn styled(bar: ProgressBar) -> ProgressBar {
 /// What the hard loss is.
 #[derive(Clone, Copy)]
 enum Hard {
-    /// The number of wrong bits of an automaton, of so many that are compared.
+    /// The number of wrong bits of an automaton, and the number of bits that are compared.
     Bits(usize),
     /// The share of wrong samples of a classifier, shown as the accuracy on these rows.
     Accuracy(&'static str),

@@ -306,7 +306,7 @@ fn describe(dialect: &Dialect, is_given: bool, found: &mut Vec<String>) {
 const SEARCH_WORK: usize = 5_000_000_000;
 
 /// Chooses the search on the hard circuit. Images have none: they are trained on random changes that a search does not see.
-/// Several members have none: it takes long for so many gates, and gains little beyond what they gain.
+/// A network with several members has none: a search of all their gates takes long and gains little more.
 fn search_of(shape: &Shape, model: &NetworkSettings) -> Option<SearchSettings> {
     let settings = SearchSettings::default();
     let gates = if model.members > 1 { usize::MAX } else { model.gates() };
